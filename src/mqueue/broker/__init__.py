@@ -1,0 +1,1 @@
+"""The walks of a message: publish, deliver, settle."""

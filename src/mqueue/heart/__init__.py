@@ -1,0 +1,1 @@
+"""Who may work on what until when: the delivery state of every group."""

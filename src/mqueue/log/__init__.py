@@ -1,0 +1,1 @@
+"""The append-only log: frames in, frames out, in offset order."""

@@ -1,0 +1,1 @@
+"""Bytes to typed values and back: everything that crosses a border is parsed here."""
