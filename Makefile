@@ -1,0 +1,67 @@
+# The verbs of this repository. `make` lists them; CI calls the same ones.
+# Needs python3 (3.11 or newer) and make, nothing else.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+ARGS   ?=
+
+# Each folder below tests/ is a kind of proof and a verb of its own: make laws, make unit ARGS="-k lease".
+KINDS  := $(filter-out __pycache__,$(patsubst tests/%/.,%,$(wildcard tests/*/.)))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-system run test lint types pytest bench format lock clean $(KINDS)
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
+	@printf '  %-14s %s\n' 'one kind' '$(sort $(KINDS)): pytest over tests/<kind>, ARGS="-k name" to narrow'
+
+setup: $(STAMP) ## create .venv and install the locked packages (only when the lock or pyproject.toml changed)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "mqueue needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make setup PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot create virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup-system: ## install the Debian packages that some tests need (as root)
+	tools/setup-system.sh
+
+run: setup ## install, then start the product
+	$(BIN)/python -m mqueue.demo $(ARGS)
+
+test: lint types pytest ## install, then everything that must hold: lint, types, all tests
+
+lint: setup ## ruff: rules and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup ## mypy, strict, over src
+	$(BIN)/mypy
+
+pytest: setup ## all tests; ARGS="-k name" to narrow
+	$(BIN)/python -m pytest $(ARGS)
+
+$(KINDS): setup
+	$(BIN)/python -m pytest tests/$@ $(ARGS)
+
+bench: setup ## run the benchmarks; ARGS are handed on
+	$(BIN)/python -m benchmarks $(ARGS)
+
+format: setup ## rewrite the sources in house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: setup ## recompile requirements.lock; ARGS=--upgrade for newer versions
+	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe \
+	  --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
+	  --output-file requirements.lock $(ARGS) pyproject.toml
+
+clean: ## remove .venv, caches and build products
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
