@@ -1,0 +1,281 @@
+"""The heart: decides every delivery. No I/O, no clock, no chance: time, tokens and jitter are arguments.
+
+Whoever calls first lets time pass (`advance`). A verb decides and leaves what happened in `news`, for the log, and what
+died in `fallen`, for the dead-letter queue. All of them but `lease` change the state only through the events they
+leave; a lease takes its runs while it finds them, and the laws prove that folding its event gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from mqueue.heart.dedup import Claim
+from mqueue.heart.group import Group, Lease
+from mqueue.heart.runs import Failure, Run, each
+from mqueue.heart.schedule import NEVER
+from mqueue.heart.state import State, Waiting, Wake
+from mqueue.heart.topic import Topic
+from mqueue.model import events as ev
+from mqueue.policy.retry import backoff_due, tick_up
+
+
+class Fallen(Struct, frozen=True):
+    """Messages that died. No group: they ran out of time for everybody."""
+
+    topic: Topic
+    group: str
+    partition: int
+    start: int
+    mask: int
+    attempts: int
+    reason: str
+    failure: Failure
+
+
+class Outcome(Struct, frozen=True):
+    """What a settle call did: how many it settled, and (partition, offset) of what its token did not hold."""
+
+    settled: int
+    lost: tuple[tuple[int, int], ...] = ()
+
+
+class Heart:
+    __slots__ = ("fallen", "news", "state")
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.news: list[ev.Event] = []
+        self.fallen: list[Fallen] = []
+
+    def happen(self, event: ev.Event) -> None:
+        """It was decided: it changes the state, and it is news."""
+        self.state.apply(event)
+        self.news.append(event)
+
+    @property
+    def next_at(self) -> int:
+        """Nothing happens by itself before this time."""
+        return self.state.timers.next_at
+
+    def advance(self, now: int) -> None:
+        """Let time pass: leases run out, backoffs end, messages become due or expire."""
+        timers = self.state.timers
+        while (thing := timers.take(now)) is not None:
+            if isinstance(thing, Lease):
+                self._run_out(thing, now)
+            elif isinstance(thing, Waiting):
+                thing.group.readers[thing.run.partition].wake(thing.run)
+            else:
+                self._wake(thing, now)
+
+    def lease(self, group: Group, limit: int, deadline: int, consumer: str, token: int, now: int) -> Lease | None:
+        """Hand out the next messages in order; None if there are none."""
+        runs = group.take(limit)
+        if not runs:
+            return None
+        count = 0
+        for run in runs:
+            run.attempt += 1
+            run.until = deadline
+            count += run.mask.bit_count()
+        group.in_flight += count
+        lease = Lease(token, group, consumer, runs, deadline, count)
+        state = self.state
+        state.leases[token] = lease
+        state.timers.set(deadline, lease)
+        spans = tuple([(r.partition, r.start, r.stop, r.mask, r.attempt, r.priority, r.at) for r in runs])
+        self.news.append(ev.Leased(now, group.topic, group.name, token, deadline, consumer, spans))
+        return lease
+
+    def settle(
+        self,
+        token: int,
+        verb: str,
+        spans: Iterable[ev.Span] | None,
+        now: int,
+        *,
+        delay_ms: int | None = None,
+        jitter: float = 0.0,
+        error: str = "",
+    ) -> Outcome:
+        """ack, nack, reject or release what a lease holds: the spans given, or all of it."""
+        lease = self.state.leases.get(token)
+        held, repeated, lost = self._held(lease, token, verb, spans, now)
+        settled = repeated
+        if lease is not None and held:
+            settled += sum(bits.bit_count() for _, bits in held)
+            if verb in ("ack", "release"):
+                given = tuple([(run.partition, run.start, run.stop, bits) for run, bits in held])
+                self.happen(ev.Settled(now, lease.group.topic, lease.group.name, token, verb, given))
+            else:
+                self._fail(lease, verb, held, now, delay_ms, jitter, error)
+        return Outcome(settled, lost)
+
+    def extend(self, token: int, spans: Iterable[ev.Span] | None, deadline: int, now: int) -> Outcome:
+        """Move the deadline of what a lease holds: the spans given, or all of it."""
+        lease = self.state.leases.get(token)
+        held, _, lost = self._held(lease, token, "extend", spans, now)
+        if lease is not None and held:
+            given = tuple((run.partition, run.start, run.stop, bits) for run, bits in held)
+            self.happen(ev.Extended(now, lease.group.topic, lease.group.name, token, deadline, given))
+        return Outcome(sum(bits.bit_count() for _, bits in held), lost)
+
+    def find_claim(self, topic: Topic, key: bytes, now: int) -> Claim | None:
+        """The message that an idempotency key stands for, if it still does."""
+        claim = topic.dedup.find(key, topic.settings, now)
+        if claim is not None and topic.settings.dedup == "until_acked" and self.done(topic, claim, now):
+            return None
+        return claim
+
+    def done(self, topic: Topic, claim: Claim, now: int) -> bool:
+        """Whether every group has settled a message."""
+        leased = any(self.lease_of(group, claim.partition, claim.offset) for group in topic.groups.values())
+        return topic.settled_by_all(claim, leased, now)
+
+    def lease_of(self, group: Group, partition: int, offset: int) -> tuple[Lease, Run] | None:
+        """Who holds a message. Walks the leases: for the rare call that names a message, not for a hot path."""
+        if group.in_flight:
+            for lease in self.state.leases.values():
+                if lease.group is group:
+                    for run, _ in lease.find(partition, offset, 1):
+                        return lease, run
+        return None
+
+    def cancel(self, topic: Topic, partition: int, offset: int, priority: int, due: int, now: int) -> None:
+        """End a scheduled message for everybody."""
+        span = (partition, offset, offset + 1, 1, priority, due)
+        self.happen(ev.Voided(now, topic.id, "cancelled", (span,)))
+
+    def redrive(self, topic: Topic, group: Group, spans: Iterable[ev.KeyedSpan], now: int) -> int:
+        """Make dead messages ready again for one group; how many were. Only what the group has settled can be."""
+        ready = tuple(span for span in spans if self._settled(topic, group, span, now))
+        if ready:
+            self.happen(ev.Redriven(now, topic.id, group.name, ready))
+        return len(ready)
+
+    def drop_oldest(self, topic: Topic, count: int, now: int) -> int:
+        """Cancel up to `count` messages that have been visible longest and are not leased; how many were."""
+        groups = topic.groups.values()
+        group = max(groups, key=lambda group: group.owed) if groups else Group(topic.id, "", topic.partitions, topic.floors, now)
+        dropped = 0
+        while dropped < count and (oldest := group.oldest(count - dropped)):
+            self.happen(ev.Voided(now, topic.id, "cancelled", (oldest,)))
+            dropped += oldest[3].bit_count()
+            if group.name == "":
+                group = Group(topic.id, "", topic.partitions, topic.floors, now)
+        return dropped
+
+    def _held(
+        self, lease: Lease | None, token: int, verb: str, spans: Iterable[ev.Span] | None, now: int
+    ) -> tuple[list[tuple[Run, int]], int, tuple[tuple[int, int], ...]]:
+        """What a lease holds of the spans; how many were settled before by the same call; (partition, offset) of the rest."""
+        if spans is None:
+            return ([(run, run.mask) for run in lease.runs if run.mask] if lease else []), 0, ()
+        held: list[tuple[Run, int]] = []
+        repeated = 0
+        lost: list[tuple[int, int]] = []
+        for partition, start, _, mask in spans:
+            for run, bits in lease.find(partition, start, mask) if lease else ():
+                held.append((run, bits))
+                mask &= ~(bits << run.start - start if run.start >= start else bits >> start - run.start)
+            if mask:
+                before = self.state.recent.settled(token, verb, partition, start, mask, now)
+                repeated += before.bit_count()
+                lost += [(partition, offset) for offset in each(start, mask & ~before)]
+        return held, repeated, tuple(lost)
+
+    def _run_out(self, lease: Lease, now: int) -> None:
+        """A lease's earliest deadline has come, unless it was extended meanwhile."""
+        over = [(run, run.mask) for run in lease.runs if run.mask and run.until <= now]
+        if over:
+            self._fail(lease, "expire", over, now, None, 0.0, "")
+        if lease.open:
+            lease.until = min(run.until for run in lease.runs if run.mask)
+            self.state.timers.set(lease.until, lease)
+
+    def _fail(
+        self,
+        lease: Lease,
+        verb: str,
+        held: list[tuple[Run, int]],
+        now: int,
+        delay_ms: int | None,
+        jitter: float,
+        error: str,
+    ) -> None:
+        """Deliveries failed: back to the group, at once or later, or dead."""
+        group = lease.group
+        topic = self.state.topics[group.topic]
+        reason = _REASONS[verb]
+        verdicts: dict[tuple[str, int], list[ev.Span]] = {}
+        for run, bits in held:
+            dead = self._dying(topic, run, bits, verb)
+            if dead:
+                verdicts.setdefault(("dead", 0), []).append((run.partition, run.start, run.stop, dead))
+                first_at = run.failure.first_at if run.failure else now
+                failure = Failure(first_at, now, error or reason, lease.consumer)
+                self.fallen.append(Fallen(topic, group.name, run.partition, run.start, dead, run.attempt, reason, failure))
+            if bits != dead:
+                due = 0 if verb == "expire" else _due(topic, run.attempt, now, delay_ms, jitter)
+                kind = "nack" if verb == "reject" else verb
+                verdicts.setdefault((kind, due), []).append((run.partition, run.start, run.stop, bits ^ dead))
+        for (kind, due), spans in verdicts.items():
+            cause = reason if kind in ("dead", "expire") else ""
+            event = ev.Settled(now, group.topic, group.name, lease.token, kind, tuple(spans), due, cause, error)
+            self.happen(event)
+
+    def _dying(self, topic: Topic, run: Run, bits: int, verb: str) -> int:
+        """Which of these deliveries were the last. What has ended for everybody does not die as well."""
+        attempts_max = topic.settings.attempts_max
+        if verb != "reject" and (attempts_max is None or run.attempt < attempts_max):
+            return 0
+        return bits & ~topic.partitions[run.partition].void.mask(run.start, run.stop)
+
+    def _wake(self, wake: Wake, now: int) -> None:
+        topic, partition = wake.topic, wake.partition
+        if topic.id not in self.state.topics:
+            return
+        partition.wake_at = NEVER
+        topic.ripen(now)
+        lapsed = partition.lapse(now)
+        if lapsed:
+            if topic.settings.dlq_expired:
+                self._fall_expired(topic, partition.number, lapsed, now)
+            spans = tuple((partition.number, start, start + mask.bit_length(), mask, p, at) for start, mask, p, at in lapsed)
+            self.happen(ev.Voided(now, topic.id, "expired", spans))
+        self.state.arm(topic, partition)
+
+    def _fall_expired(self, topic: Topic, partition: int, lapsed: list[tuple[int, int, int, int]], now: int) -> None:
+        """Expired messages that some group still had before it go to the dead-letter queue, once."""
+        for start, mask, priority, at in lapsed:
+            owed = 0 if topic.groups else mask
+            for group in topic.groups.values():
+                owed |= group.owed_of(partition, start, mask, priority, at)
+            if owed:
+                self.fallen.append(Fallen(topic, "", partition, start, owed, 0, "expired", Failure(now, now, "expired", "")))
+
+    def _settled(self, topic: Topic, group: Group, span: ev.KeyedSpan, now: int) -> bool:
+        """Whether a single message is there, visible, and neither owed to the group nor held by it."""
+        number, offset, stop, _, priority, at = span
+        partition = topic.partitions[number]
+        reader = group.readers[number]
+        return (
+            partition.floor <= offset < partition.next
+            and offset not in partition.void
+            and at <= now
+            and reader.passed(priority, at, offset, stop) == stop
+            and not reader.holds(offset)
+            and not self.lease_of(group, number, offset)
+        )
+
+
+_REASONS = {"nack": "max_retries", "reject": "rejected", "expire": "visibility_timeout"}
+
+
+def _due(topic: Topic, attempt: int, now: int, delay_ms: int | None, jitter: float) -> int:
+    if delay_ms is not None:
+        return tick_up(now + delay_ms)
+    settings = topic.settings
+    return backoff_due(attempt, now, settings.backoff_ms, settings.backoff_max_ms, jitter)

@@ -1,0 +1,230 @@
+"""Everything the heart remembers, and how each event changes it. State is what folding the journal gives.
+
+Nothing is decided here: whoever raises an event has decided it. What only the passing of time does (a due message
+becomes visible, a backoff is over) is no event; it follows from the times in the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from mqueue.heart.group import Group, Lease
+from mqueue.heart.partition import Partition, Stretch
+from mqueue.heart.recent import Recent
+from mqueue.heart.runs import Failure, Run
+from mqueue.heart.timers import Timers
+from mqueue.heart.topic import Topic
+from mqueue.model import events as ev
+
+
+class Waiting(Struct, frozen=True):
+    """A timer on a run that is to be ready again."""
+
+    group: Group
+    run: Run
+
+
+class Wake(Struct, frozen=True):
+    """A timer on a partition: something is due, or runs out."""
+
+    topic: Topic
+    partition: Partition
+
+
+class State:
+    __slots__ = ("_appliers", "leases", "names", "recent", "timers", "topics")
+
+    def __init__(self) -> None:
+        self.topics: dict[int, Topic] = {}
+        self.names: dict[tuple[str, str], Topic] = {}
+        self.leases: dict[int, Lease] = {}
+        self.recent = Recent()
+        self.timers = Timers(alive)
+        self._appliers: dict[type, Callable[[Any], None]] = {
+            ev.TopicMade: self._topic_made,
+            ev.TopicSet: self._topic_set,
+            ev.TopicDropped: self._topic_dropped,
+            ev.GroupMade: self._group_made,
+            ev.GroupDropped: self._group_dropped,
+            ev.Sought: self._sought,
+            ev.Leased: self._leased,
+            ev.Settled: self.settled,
+            ev.Extended: self._extended,
+            ev.Voided: self._voided,
+            ev.Purged: self._purged,
+            ev.Rescheduled: self._rescheduled,
+            ev.Redriven: self._redriven,
+            ev.Duplicated: _nothing,
+            ev.Trimmed: self._trimmed,
+        }
+
+    def apply(self, event: ev.Event) -> None:
+        self._appliers[type(event)](event)
+
+    def append(self, topic: Topic, number: int, stretches: list[Stretch], at: int) -> None:
+        """A frame was appended. What was due before it has to lie before it in the lanes."""
+        partition = topic.partitions[number]
+        if at >= partition.schedule.next_at:
+            topic.ripen(at)
+        partition.append_stretches(stretches, at)
+        self.arm(topic, partition)
+
+    def arm(self, topic: Topic, partition: Partition) -> None:
+        """See to it that a timer fires when the partition next changes by itself."""
+        next_at = partition.next_at
+        if next_at < partition.wake_at:
+            partition.wake_at = next_at
+            self.timers.set(next_at, Wake(topic, partition))
+
+    def park(self, group: Group, run: Run) -> None:
+        """Give a run back to its group, with a timer if it has to wait."""
+        parked = group.give_back(run)
+        if parked is not None and parked.until:
+            self.timers.set(parked.until, Waiting(group, parked))
+
+    def settled(self, event: ev.Settled) -> None:
+        lease = self.leases[event.token]
+        group = lease.group
+        verb = event.verb
+        for partition, start, _, mask in event.spans:
+            for run, bits in lease.find(partition, start, mask):
+                count = bits.bit_count()
+                group.in_flight -= count
+                lease.open -= count
+                if verb == "ack":
+                    group.acked += count
+                elif verb == "dead":
+                    group.dead += count
+                else:
+                    self.park(group, _returned(run, bits, event, lease.consumer))
+                run.mask ^= bits
+        if not lease.open:
+            del self.leases[event.token]
+            self.timers.drop()
+        self.recent.add(event)
+
+    def _leased(self, event: ev.Leased) -> None:
+        group = self._group(event)
+        runs = []
+        for partition, start, stop, mask, attempt, priority, at in event.spans:
+            reader = group.readers[partition]
+            run = Run(partition, start, stop, mask, attempt, priority, at, event.deadline)
+            parked = reader.unpark(start, mask)
+            if parked:
+                run.failure = parked[0].failure
+            else:
+                for passed in reader.move_past(run):
+                    reader.park(passed)
+            runs.append(run)
+            group.in_flight += run.count
+        group.heard_at = event.at
+        lease = Lease(event.token, group, event.consumer, runs, event.deadline, sum(run.count for run in runs))
+        self.leases[event.token] = lease
+        self.timers.set(event.deadline, lease)
+
+    def _extended(self, event: ev.Extended) -> None:
+        lease = self.leases[event.token]
+        for partition, start, _, mask in event.spans:
+            for run, bits in lease.find(partition, start, mask):
+                extended = run if bits == run.mask else lease.split(run, bits)
+                extended.until = event.deadline
+        lease.until = min(run.until for run in lease.runs if run.mask)
+
+    def _voided(self, event: ev.Voided) -> None:
+        topic = self.topics[event.topic]
+        for number, start, _, mask, priority, at in event.spans:
+            if at <= event.at:
+                for group in topic.groups.values():
+                    group.end(number, start, mask, priority, at, event.cause)
+            topic.partitions[number].end(start, mask, at, event.cause, event.at)
+
+    def _purged(self, event: ev.Purged) -> None:
+        topic = self.topics[event.topic]
+        for partition, floor in zip(topic.partitions, event.floors, strict=True):
+            for group in topic.groups.values():
+                group.purge(partition.number, floor)
+            partition.purge(floor)
+
+    def _rescheduled(self, event: ev.Rescheduled) -> None:
+        topic = self.topics[event.topic]
+        partition = topic.partitions[event.partition]
+        partition.reschedule(event.offset, event.priority, event.due)
+        self.arm(topic, partition)
+
+    def _redriven(self, event: ev.Redriven) -> None:
+        group = self._group(event)
+        for partition, start, stop, mask, priority, at in event.spans:
+            group.dead -= mask.bit_count()
+            self.park(group, Run(partition, start, stop, mask, 0, priority, at, 0))
+
+    def _trimmed(self, event: ev.Trimmed) -> None:
+        topic = self.topics[event.topic]
+        for partition, floor in zip(topic.partitions, event.floors, strict=True):
+            if floor > partition.floor:
+                for group in topic.groups.values():
+                    group.trim(partition.number, floor)
+                partition.trim(floor)
+
+    def _topic_made(self, event: ev.TopicMade) -> None:
+        topic = Topic(event.topic, event.namespace, event.name, event.settings, event.at)
+        self.topics[topic.id] = self.names[event.namespace, event.name] = topic
+
+    def _topic_set(self, event: ev.TopicSet) -> None:
+        self.topics[event.topic].configure(event.settings)
+
+    def _topic_dropped(self, event: ev.TopicDropped) -> None:
+        topic = self.topics.pop(event.topic)
+        del self.names[topic.namespace, topic.name]
+        for group in topic.groups.values():
+            self._forget_leases(group)
+        topic.groups.clear()
+
+    def _group_made(self, event: ev.GroupMade) -> None:
+        topic = self.topics[event.topic]
+        topic.groups[event.group] = Group(event.topic, event.group, topic.partitions, event.starts, event.at)
+
+    def _group_dropped(self, event: ev.GroupDropped) -> None:
+        self._forget_leases(self.topics[event.topic].groups.pop(event.group))
+
+    def _sought(self, event: ev.Sought) -> None:
+        group = self._group(event)
+        self._forget_leases(group)
+        group.place(self.topics[event.topic].partitions, event.starts)
+
+    def _forget_leases(self, group: Group) -> None:
+        for lease in [lease for lease in self.leases.values() if lease.group is group]:
+            del self.leases[lease.token]
+            lease.open = 0
+            self.timers.drop()
+
+    def _group(self, event: Any) -> Group:
+        group: Group = self.topics[event.topic].groups[event.group]
+        return group
+
+
+def alive(thing: object) -> bool:
+    """Whether what a timer was set on still waits for it."""
+    if isinstance(thing, Lease):
+        return thing.open > 0
+    if isinstance(thing, Waiting):
+        return thing.run.until > 0 and thing.group.readers[thing.run.partition].is_parked(thing.run)
+    return True
+
+
+def _returned(run: Run, bits: int, event: ev.Settled, consumer: str) -> Run:
+    """A piece of a lease as it comes back: what failed knows so, a released delivery was none."""
+    piece = run.part(bits)
+    piece.until = event.due
+    if event.verb == "release":
+        piece.attempt -= 1
+    else:
+        first_at = run.failure.first_at if run.failure else event.at
+        piece.failure = Failure(first_at, event.at, event.error or event.reason, consumer)
+    return piece
+
+
+def _nothing(event: ev.Event) -> None:
+    """A duplicate changes nothing; the trace shows it."""

@@ -1,0 +1,71 @@
+"""One topic: its settings, partitions, groups and idempotency keys."""
+
+from __future__ import annotations
+
+from mqueue.heart.dedup import Claim, Dedup
+from mqueue.heart.group import Group
+from mqueue.heart.partition import Partition
+from mqueue.heart.reader import Reader
+from mqueue.model.settings import Settings
+
+
+class Topic:
+    __slots__ = ("dedup", "groups", "id", "made_at", "name", "namespace", "partitions", "settings")
+
+    def __init__(self, id: int, namespace: str, name: str, settings: Settings, now: int) -> None:
+        self.id = id
+        self.namespace = namespace
+        self.name = name
+        self.settings = settings
+        self.made_at = now
+        self.partitions = [Partition(number) for number in range(settings.partitions)]
+        self.groups: dict[str, Group] = {}
+        self.dedup = Dedup()
+
+    def configure(self, settings: Settings) -> None:
+        self.settings = settings
+        for number in range(len(self.partitions), settings.partitions):
+            partition = Partition(number)
+            self.partitions.append(partition)
+            for group in self.groups.values():
+                group.readers.append(Reader(partition, 0))
+
+    def ripen(self, now: int) -> None:
+        for partition in self.partitions:
+            if now >= partition.schedule.next_at:
+                shown = partition.ripen(now)
+                for group in self.groups.values():
+                    group.shown(partition.number, shown)
+
+    @property
+    def scheduled(self) -> int:
+        return sum(partition.scheduled for partition in self.partitions)
+
+    @property
+    def depth(self) -> int:
+        """What the slowest group is owed, or all there is while no group reads; what is scheduled comes on top."""
+        if self.groups:
+            return self.scheduled + max(group.owed for group in self.groups.values())
+        return self.scheduled + sum(partition.open for partition in self.partitions)
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        return tuple(partition.next for partition in self.partitions)
+
+    @property
+    def floors(self) -> tuple[int, ...]:
+        return tuple(partition.floor for partition in self.partitions)
+
+    def settled_by_all(self, claim: Claim, leased: bool, now: int) -> bool:
+        """Whether every group has settled a message that is `leased` by none of them or by some."""
+        partition = self.partitions[claim.partition]
+        if claim.offset < partition.floor or claim.offset in partition.void:
+            return True
+        if claim.at > now or leased or not self.groups:
+            return False
+        stop = claim.offset + 1
+        for group in self.groups.values():
+            reader = group.readers[claim.partition]
+            if reader.passed(claim.priority, claim.at, claim.offset, stop) < stop or reader.holds(claim.offset):
+                return False
+        return True

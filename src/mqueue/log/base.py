@@ -1,0 +1,62 @@
+"""The log: below the heart, the one thing that is durable. Memory, segment files and PostgreSQL are logs.
+
+Two kinds of entries: frames (the messages) and events (what became of them). Folding all entries in order gives the
+state of the heart. A log knows offsets, ids and times; it knows no groups, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeAlias
+
+from mqueue.model.events import Event
+from mqueue.wire.frame import Frame
+from mqueue.wire.rows import Rows
+
+Appended: TypeAlias = tuple[Frame, int]
+"""A frame and the number of one of its stamps: the rows that were appended together."""
+Entry: TypeAlias = Appended | Event
+
+
+class Log(Protocol):
+    durability: str
+    """What an answer means: memory, os, fsync, wal, shard or quorum."""
+
+    def append(self, frame: Frame, id: int, now: int) -> None:
+        """Put a whole frame at the end of its partition; this gives it its base, ids and time."""
+
+    def extend(self, topic: int, partition: int, payload: bytes, id: int, now: int) -> int:
+        """Append one message that has only a payload, together with others that arrive alone; its offset."""
+
+    def extend_wide(self, topic: int, partition: int, one: Rows, id: int, now: int) -> int:
+        """The same for a message of any kind."""
+
+    def record(self, events: list[Event]) -> None:
+        """Write down what happened; the list is the log's from now on."""
+
+    def frame(self, topic: int, partition: int, offset: int) -> Frame | None:
+        """The frame that holds an offset; None if it is gone or not there yet."""
+
+    def frames(self, topic: int, partition: int, start: int, stop: int) -> Iterator[Frame]:
+        """The frames that touch [start, stop), in order."""
+
+    def find(self, id: int) -> tuple[Frame, int] | None:
+        """The frame and the row of a message."""
+
+    def offset_at(self, topic: int, partition: int, at: int) -> int:
+        """The first offset that was appended at `at` or later; the end if none was."""
+
+    def sizes(self, topic: int, partition: int) -> Iterator[tuple[int, int, int]]:
+        """(stop, time of the last message, bytes) of each frame, oldest first: what retention needs to know."""
+
+    def events(self, topic: int) -> Iterable[Event]:
+        """What happened to a topic, oldest first, as far back as it is kept."""
+
+    def entries(self) -> Iterator[Entry]:
+        """Everything since the last checkpoint, in an order that gives the same state when folded."""
+
+    def trim(self, topic: int, floors: tuple[int, ...]) -> None:
+        """Drop the frames that end below these offsets, one for each partition, and what nobody can ask about any more."""
+
+    def drop(self, topic: int) -> None:
+        """Forget a topic."""

@@ -1,0 +1,198 @@
+"""The log in memory: for tests, for caches, for queues that may die with the process."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterator
+from itertools import chain
+
+from mqueue.log.base import Entry
+from mqueue.model.events import Event, TopicMade
+from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX
+from mqueue.wire.frame import Frame
+from mqueue.wire.rows import Rows
+
+_WARM_FRAMES = 64
+_CHUNK_EVENTS = 4096
+
+
+class Tape:
+    """The frames of one partition."""
+
+    __slots__ = ("bases", "frames", "hot", "next", "partition", "tail", "topic")
+
+    def __init__(self, topic: int, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.frames: list[Frame] = []
+        self.bases = array("q")
+        self.next = 0
+        self.tail: Frame | None = None
+        """The open frame, if the last one is open."""
+        self.hot: Frame | None = None
+
+    def add(self, frame: Frame) -> None:
+        if self.tail is not None:
+            self.tail.seal()
+        self.frames.append(frame)
+        self.bases.append(frame.base)
+        self.next = frame.stop
+        self.tail = frame if frame.open else None
+
+    def open(self) -> Frame:
+        """The open frame; a new one if there is none or it is full."""
+        tail = self.tail
+        if tail is None or tail.count >= FRAME_ROWS_MAX or tail.size >= FRAME_BYTES_MAX:
+            tail = Frame.opened(self.topic, self.partition, self.next)
+            self.add(tail)
+        return tail
+
+    def frame(self, offset: int) -> Frame | None:
+        index = bisect_right(self.bases, offset) - 1
+        if index < 0 or offset >= self.frames[index].stop:
+            return None
+        return self.frames[index]
+
+    def trim(self, floor: int) -> None:
+        gone = 0
+        while gone < len(self.frames) and self.frames[gone].stop <= floor and not self.frames[gone].open:
+            gone += 1
+        if gone:
+            del self.frames[:gone], self.bases[:gone]
+            self.hot = None
+
+
+class MemoryLog:
+    durability = "memory"
+
+    def __init__(self) -> None:
+        self._tapes: dict[tuple[int, int], Tape] = {}
+        self._journals: dict[int, deque[list[Event]]] = {}
+        self._warm: deque[Frame] = deque()
+
+    def append(self, frame: Frame, id: int, now: int) -> None:
+        tape = self.tape(frame.topic, frame.partition)
+        frame.stamp(tape.next, id, now)
+        tape.add(frame)
+        self._warm_up(frame)
+
+    def extend(self, topic: int, partition: int, payload: bytes, id: int, now: int) -> int:
+        tape = self._tapes.get((topic, partition)) or self.tape(topic, partition)
+        frame = tape.open()
+        offset = tape.next
+        if frame.wide:
+            frame.add_wide(Rows([payload]), id, now)
+        else:
+            frame.add(payload, id, now)
+        tape.next = offset + 1
+        return offset
+
+    def extend_wide(self, topic: int, partition: int, one: Rows, id: int, now: int) -> int:
+        tape = self.tape(topic, partition)
+        offset = tape.next
+        tape.open().add_wide(one, id, now)
+        tape.next = offset + 1
+        return offset
+
+    def record(self, events: list[Event]) -> None:
+        for event in events:
+            chunks = self._journals.get(event.topic)
+            if chunks is None:
+                chunks = self._journals[event.topic] = deque([[]])
+            if len(chunks[-1]) >= _CHUNK_EVENTS:
+                chunks.append([])
+            chunks[-1].append(event)
+
+    def frame(self, topic: int, partition: int, offset: int) -> Frame | None:
+        tape = self._tapes.get((topic, partition))
+        if tape is None:
+            return None
+        hot = tape.hot
+        if hot is None or not hot.base <= offset < hot.base + hot.count:
+            hot = tape.hot = tape.frame(offset)
+            self._warm_up(hot)
+        return hot
+
+    def frames(self, topic: int, partition: int, start: int, stop: int) -> Iterator[Frame]:
+        tape = self._tapes.get((topic, partition))
+        if tape is None:
+            return
+        index = max(0, bisect_right(tape.bases, start) - 1)
+        for frame in tape.frames[index:]:
+            if frame.base >= stop:
+                return
+            if frame.stop > start:
+                yield frame
+
+    def find(self, id: int) -> tuple[Frame, int] | None:
+        for tape in self._tapes.values():
+            index = bisect_right(tape.frames, id, key=lambda frame: frame.ids[0]) - 1
+            if index >= 0 and (row := tape.frames[index].row_of(id)) is not None:
+                return tape.frames[index], row
+        return None
+
+    def offset_at(self, topic: int, partition: int, at: int) -> int:
+        tape = self.tape(topic, partition)
+        index = bisect_left(tape.frames, at, key=lambda frame: frame.at[-1])
+        if index == len(tape.frames):
+            return tape.next
+        frame = tape.frames[index]
+        return frame.base + frame.row_at(at)
+
+    def sizes(self, topic: int, partition: int) -> Iterator[tuple[int, int, int]]:
+        for frame in self.tape(topic, partition).frames:
+            if not frame.open:
+                yield frame.stop, frame.at[-1], frame.size
+
+    def events(self, topic: int) -> Iterator[Event]:
+        return chain.from_iterable(self._journals.get(topic, ()))
+
+    def entries(self) -> Iterator[Entry]:
+        """Topic by topic. Frames and events of a topic are merged by time: what shares a millisecond commutes."""
+        for topic in self._journals:
+            appended = self._appended(topic)
+            frame, stamp = next(appended, (None, 0))
+            for event in self.events(topic):
+                while frame is not None and frame.at[stamp] <= event.at and not isinstance(event, TopicMade):
+                    yield frame, stamp
+                    frame, stamp = next(appended, (None, 0))
+                yield event
+            if frame is not None:
+                yield frame, stamp
+                yield from appended
+
+    def trim(self, topic: int, floors: tuple[int, ...]) -> None:
+        for partition, floor in enumerate(floors):
+            self.tape(topic, partition).trim(floor)
+
+    def drop(self, topic: int) -> None:
+        for key in [key for key in self._tapes if key[0] == topic]:
+            del self._tapes[key]
+        self._journals.pop(topic, None)
+
+    def _warm_up(self, frame: Frame | None) -> None:
+        """Keep the lists of the last few frames that were written or read message by message, not of all."""
+        if frame is not None and not frame.open:
+            self._warm.append(frame)
+            if len(self._warm) > _WARM_FRAMES:
+                self._warm.popleft().chill()
+
+    def tape(self, topic: int, partition: int) -> Tape:
+        tape = self._tapes.get((topic, partition))
+        if tape is None:
+            tape = self._tapes[topic, partition] = Tape(topic, partition)
+        return tape
+
+    def _appended(self, topic: int) -> Iterator[tuple[Frame, int]]:
+        """The stamps of a topic in order of time; those of one partition in order of offset."""
+        stamps = [
+            (frame.at[stamp], frame.partition, frame.base, stamp, frame)
+            for (number, _), tape in self._tapes.items()
+            if number == topic
+            for frame in tape.frames
+            for stamp in range(len(frame.at))
+        ]
+        stamps.sort(key=lambda entry: entry[:4])
+        return ((frame, stamp) for _, _, _, stamp, frame in stamps)

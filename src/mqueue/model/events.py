@@ -1,0 +1,121 @@
+"""What happened, as values. The journal is a sequence of these; state is what folding them gives; a trace is a view on them.
+
+A *span* is a piece of one partition: `(partition, start, stop, mask)`. Bit i of the mask stands for offset start + i;
+the spans of one event are in the order in which they were handed out. Spans of leases also say which attempt it is,
+spans that speak of the order (void, redrive) also carry the order key, because the log is not read to fold them.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from mqueue.model.settings import Settings
+
+Span: TypeAlias = tuple[int, int, int, int]
+"""partition, start, stop, mask"""
+LeasedSpan: TypeAlias = tuple[int, int, int, int, int, int, int]
+"""partition, start, stop, mask, attempt, priority, at"""
+KeyedSpan: TypeAlias = tuple[int, int, int, int, int, int]
+"""partition, start, stop, mask, priority, at"""
+
+
+class Event(Struct, frozen=True, gc=False, tag=True, array_like=True):
+    at: int
+    topic: int
+
+
+class TopicMade(Event, frozen=True, gc=False, tag=1, array_like=True):
+    namespace: str
+    name: str
+    settings: Settings
+
+
+class TopicSet(Event, frozen=True, gc=False, tag=2, array_like=True):
+    settings: Settings
+
+
+class TopicDropped(Event, frozen=True, gc=False, tag=3, array_like=True):
+    pass
+
+
+class GroupMade(Event, frozen=True, gc=False, tag=4, array_like=True):
+    group: str
+    starts: tuple[int, ...]
+
+
+class GroupDropped(Event, frozen=True, gc=False, tag=5, array_like=True):
+    group: str
+
+
+class Sought(Event, frozen=True, gc=False, tag=6, array_like=True):
+    """A group was moved: what it held is forgotten, older tokens are dead, everything from `starts` on is owed again."""
+
+    group: str
+    starts: tuple[int, ...]
+
+
+class Leased(Event, frozen=True, gc=False, tag=7, array_like=True):
+    group: str
+    token: int
+    deadline: int
+    consumer: str
+    spans: tuple[LeasedSpan, ...]
+
+
+class Settled(Event, frozen=True, gc=False, tag=8, array_like=True):
+    """`verb`: ack, nack (back at `due`), release, expire (the lease ran out), dead (`error` after `reason`)."""
+
+    group: str
+    token: int
+    verb: str
+    spans: tuple[Span, ...]
+    due: int = 0
+    reason: str = ""
+    error: str = ""
+
+
+class Extended(Event, frozen=True, gc=False, tag=9, array_like=True):
+    group: str
+    token: int
+    deadline: int
+    spans: tuple[Span, ...]
+
+
+class Voided(Event, frozen=True, gc=False, tag=10, array_like=True):
+    """Ended for every group, also for later ones. `cause`: expired, cancelled."""
+
+    cause: str
+    spans: tuple[KeyedSpan, ...]
+
+
+class Purged(Event, frozen=True, gc=False, tag=11, array_like=True):
+    """Everything below `floors` was cancelled, scheduled or visible."""
+
+    floors: tuple[int, ...]
+
+
+class Rescheduled(Event, frozen=True, gc=False, tag=12, array_like=True):
+    partition: int
+    offset: int
+    priority: int
+    due: int
+
+
+class Redriven(Event, frozen=True, gc=False, tag=13, array_like=True):
+    group: str
+    spans: tuple[KeyedSpan, ...]
+
+
+class Duplicated(Event, frozen=True, gc=False, tag=14, array_like=True):
+    """A publish was answered with a message that was already there. Changes nothing; the trace shows it."""
+
+    partition: int
+    offset: int
+
+
+class Trimmed(Event, frozen=True, gc=False, tag=15, array_like=True):
+    """Retention dropped everything below `floors`."""
+
+    floors: tuple[int, ...]

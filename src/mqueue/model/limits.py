@@ -1,0 +1,52 @@
+"""Every limit in one place, with the relations they must keep. Reaching one is an answer, not a surprise."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+KIB = 1024
+MIB = 1024 * KIB
+
+FRAME_ROWS_MAX = 4096
+"""Rows in a frame, and the longest run: masks stay small integers and ids of a frame fit one millisecond."""
+FRAME_BYTES_MAX = 8 * MIB
+
+NAME_LENGTH_MAX = 249
+PRIORITIES_ALIVE_MAX = 256
+PARTITIONS_MAX = 1024
+ERROR_TEXT_MAX = 4 * KIB
+WAIT_MS_MAX = 60_000
+RECEIVE_LIMIT_MAX = 10_000
+VISIBILITY_MS_MAX = 12 * 3600 * 1000
+TICK_MS = 10
+"""The grain of delays and backoffs: what is due is due at a multiple of this, rounded up."""
+
+ID_SEQUENCE_BITS = 12
+ID_NODE_BITS = 10
+ID_AHEAD_MS_MAX = 60_000
+"""How far the id clock may run ahead of the wall clock under load."""
+
+SETTLED_MEMORY_MS = 600_000
+"""For how long a settle call that is repeated gets the answer of the first one."""
+SETTLED_MEMORY_CALLS = 65_536
+
+TIME_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+
+class Limits(Struct, frozen=True):
+    """What one publish call may carry. Settings of a broker; checked before anything is stored."""
+
+    payload_bytes_max: int = MIB
+    key_bytes_max: int = KIB
+    headers_bytes_max: int = 64 * KIB
+    call_messages_max: int = 10_000
+    call_bytes_max: int = 32 * MIB
+    topics_max: int = 100_000
+    groups_max: int = 10_000
+    dedup_keys_max: int = 10_000_000
+
+
+assert 1 << ID_SEQUENCE_BITS >= FRAME_ROWS_MAX, "the ids of a frame must fit one millisecond"
+assert Limits().payload_bytes_max < FRAME_BYTES_MAX, "one message must fit one frame"
+assert Limits().call_bytes_max >= Limits().payload_bytes_max

@@ -1,0 +1,174 @@
+"""What can be set per topic: names, defaults, and how a user's value becomes ours.
+
+An unknown name is refused with the allowed ones; a bad value names itself and what would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from mqueue.model.errors import BadSetting, Error
+from mqueue.model.limits import PARTITIONS_MAX, VISIBILITY_MS_MAX
+from mqueue.model.names import check_name
+from mqueue.model.times import duration_ms
+
+
+class Retention(Struct, frozen=True):
+    """When a message that nobody is owed any more leaves the log. The first rule that fires decides; None never does."""
+
+    hours: float | None = 168.0
+    bytes: int | None = None
+    on_ack: bool = False
+
+
+class Settings(Struct, frozen=True):
+    partitions: int = 1
+    max_retries: int | None = 3
+    backoff_ms: int = 1_000
+    backoff_max_ms: int = 60_000
+    visibility_ms: int = 30_000
+    default_ttl_ms: int | None = None
+    max_delay_ms: int | None = None
+    max_depth: int | None = None
+    overflow: str = "refuse"
+    in_flight_max: int = 100_000
+    retention: Retention = Retention()
+    hold_ms: int = 7 * 24 * 3600 * 1000
+    dlq: bool = True
+    dlq_topic: str | None = None
+    dlq_expired: bool = False
+    dedup: str = "window"
+    dedup_window_ms: int = 24 * 3600 * 1000
+    dedup_keys_max: int = 1_000_000
+    start: str = "earliest"
+
+    @property
+    def attempts_max(self) -> int | None:
+        return None if self.max_retries is None else self.max_retries + 1
+
+
+def parse(values: Mapping[str, Any], base: Settings | None = None) -> Settings:
+    """The settings `base` with what `values` names changed, from the words users type."""
+    settings = base or Settings()
+    changes: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in _PARSERS:
+            raise BadSetting(f"unknown setting {name!r}; allowed: {', '.join(sorted(_PARSERS))}")
+        field, parser = _PARSERS[name]
+        try:
+            changes[field] = parser(name, value)
+        except BadSetting:
+            raise
+        except Error as error:
+            raise BadSetting(f"{name}: {error.message}") from error
+    if isinstance(changes.get("dlq"), str):
+        changes["dlq_topic"], changes["dlq"] = changes["dlq"], True
+    merged = replace(settings, **changes)
+    if merged.backoff_max_ms < merged.backoff_ms:
+        raise BadSetting(f"backoff_max ({merged.backoff_max_ms} ms) is below backoff ({merged.backoff_ms} ms)")
+    return merged
+
+
+def describe(settings: Settings) -> dict[str, Any]:
+    """Settings as the user names them, durations in seconds."""
+    values = asdict(settings)
+    shown: dict[str, Any] = {}
+    for name, (field, parser) in _PARSERS.items():
+        value = values[field]
+        shown[name] = value / 1000 if parser in (_duration, _duration_or_none) and value is not None else value
+    shown["retention"] = {k: v for k, v in asdict(settings.retention).items() if v not in (None, False)}
+    if settings.dlq and settings.dlq_topic:
+        shown["dlq"] = settings.dlq_topic
+    return shown
+
+
+def _count(low: int, high: int) -> Callable[[str, Any], int]:
+    def check(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise BadSetting(f"{name} is {value!r}; it takes a whole number from {low} to {high}")
+        return value
+
+    return check
+
+
+def _or_none(parser: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    return lambda name, value: None if value is None else parser(name, value)
+
+
+def _choice(*allowed: str) -> Callable[[str, Any], str]:
+    def check(name: str, value: Any) -> str:
+        if value not in allowed:
+            raise BadSetting(f"{name} is {value!r}; it takes one of {', '.join(allowed)}")
+        return str(value)
+
+    return check
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise BadSetting(f"{name} is {value!r}; it takes true or false")
+    return value
+
+
+def _duration(name: str, value: Any) -> int:
+    return duration_ms(value, name)
+
+
+def _duration_or_none(name: str, value: Any) -> int | None:
+    return None if value is None else duration_ms(value, name)
+
+
+def _visibility(name: str, value: Any) -> int:
+    lasting = duration_ms(value, name)
+    if not 0 < lasting <= VISIBILITY_MS_MAX:
+        raise BadSetting(f"{name} is {value!r}; it takes more than 0 and at most {VISIBILITY_MS_MAX // 3_600_000}h")
+    return lasting
+
+
+def _dlq(name: str, value: Any) -> bool | str:
+    """True: `<topic>.dlq`; False: the dead are dropped; a name: that topic."""
+    return value if isinstance(value, bool) else check_name(value, "dead-letter topic")
+
+
+def _retention(name: str, value: Any) -> Retention:
+    if not isinstance(value, Mapping):
+        raise BadSetting(f"{name} is {value!r}; it takes a mapping with hours, bytes, on_ack")
+    unknown = set(value) - {"hours", "bytes", "on_ack"}
+    if unknown:
+        raise BadSetting(f"{name}: unknown {sorted(unknown)[0]!r}; allowed: hours, bytes, on_ack")
+    hours, size, on_ack = value.get("hours"), value.get("bytes"), value.get("on_ack", False)
+    for label, number in (("hours", hours), ("bytes", size)):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0):
+            raise BadSetting(f"{name}: {label} is {number!r}; it takes a number that is not negative")
+    return Retention(
+        hours=None if hours is None else float(hours),
+        bytes=None if size is None else int(size),
+        on_ack=_flag(f"{name}: on_ack", on_ack),
+    )
+
+
+_MANY = 2**63 - 1
+_PARSERS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "partitions": ("partitions", _count(1, PARTITIONS_MAX)),
+    "max_retries": ("max_retries", _or_none(_count(0, 1_000_000))),
+    "backoff": ("backoff_ms", _duration),
+    "backoff_max": ("backoff_max_ms", _duration),
+    "visibility": ("visibility_ms", _visibility),
+    "default_ttl": ("default_ttl_ms", _duration_or_none),
+    "max_delay": ("max_delay_ms", _duration_or_none),
+    "max_depth": ("max_depth", _or_none(_count(1, _MANY))),
+    "overflow": ("overflow", _choice("refuse", "drop_oldest")),
+    "in_flight_max": ("in_flight_max", _count(1, 10_000_000)),
+    "retention": ("retention", _retention),
+    "hold": ("hold_ms", _duration),
+    "dlq": ("dlq", _dlq),
+    "dlq_expired": ("dlq_expired", _flag),
+    "dedup": ("dedup", _choice("window", "until_acked", "forever")),
+    "dedup_window": ("dedup_window_ms", _duration),
+    "dedup_keys_max": ("dedup_keys_max", _count(1, 1_000_000_000)),
+    "start": ("start", _choice("earliest", "latest")),
+}

@@ -1,0 +1,129 @@
+"""Where the messages of a publish call go: duplicates filtered, partitions chosen, rows sorted and cut into frames.
+
+All of it is worked out before anything is written, so a call that fails has changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from mqueue.heart.dedup import Claim, digest
+from mqueue.heart.heart import Heart
+from mqueue.heart.topic import Topic
+from mqueue.model.errors import BadPriority, Conflict
+from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX, PRIORITIES_ALIVE_MAX
+from mqueue.policy.routing import partitions_of
+from mqueue.wire.frame import Frame
+from mqueue.wire.rows import Rows
+
+
+class Placed(Struct):
+    """A frame, and which rows of the call its rows are (None: these from `first` on, in order)."""
+
+    frame: Frame
+    first: int
+    order: NDArray[np.intp] | None
+
+
+class Known(Struct, frozen=True):
+    """What idempotency keys say of a call: rows that are there already, rows that repeat an earlier row, the rest."""
+
+    claims: dict[int, Claim]
+    repeats: dict[int, int]
+    fresh: list[int]
+
+
+def place(topic: Topic, rows: Rows, robin: int, now: int) -> list[Placed]:
+    """Cut a call into frames: per partition, sorted by (priority, due), of at most 4096 rows and 8 MiB."""
+    count = len(rows)
+    partitions = len(topic.partitions)
+    if partitions > 1 and rows.key is not None:
+        targets = partitions_of(rows.key, partitions, robin)
+        groups = [(int(number), np.flatnonzero(targets == number)) for number in np.unique(targets)]
+    else:
+        groups = [(robin if partitions > 1 else 0, None)]
+    placed = []
+    for number, members in groups:
+        part = rows if members is None else rows.take(members)
+        order = part.order(now)
+        if order is not None:
+            part = part.take(order)
+        whole = members if order is None else order if members is None else members[order]
+        if len(part) <= FRAME_ROWS_MAX and part.size <= FRAME_BYTES_MAX // 2:
+            placed.append(Placed(Frame.of_rows(topic.id, number, part), 0, whole))
+            continue
+        for start, stop in _cuts(part):
+            numbers = range(start, stop)
+            piece = Frame.of_rows(topic.id, number, part.take(numbers))
+            placed.append(Placed(piece, start, None if whole is None else whole[start:stop]))
+    assert sum(piece.frame.count for piece in placed) == count
+    return placed
+
+
+def check_priorities(topic: Topic, placed: list[Placed]) -> None:
+    """No topic has more than 256 distinct priorities alive."""
+    for piece in placed:
+        partition = topic.partitions[piece.frame.partition]
+        column = piece.frame.priority
+        wanted = {column} if isinstance(column, int) else set(np.unique(np.asarray(column)).tolist())
+        if len(wanted | partition.lanes.keys()) > PRIORITIES_ALIVE_MAX:
+            raise BadPriority(
+                f"topic {topic.name!r} would have {len(wanted | partition.lanes.keys())} distinct priorities alive; "
+                f"{PRIORITIES_ALIVE_MAX} are allowed"
+            )
+
+
+def recognise(heart: Heart, topic: Topic, rows: Rows, now: int) -> Known:
+    """Look up the idempotency keys of a call. The same key with another payload is a conflict."""
+    claims: dict[int, Claim] = {}
+    repeats: dict[int, int] = {}
+    fresh: list[int] = []
+    first: dict[str, int] = {}
+    for row, key in enumerate(rows.idempotency_key or ()):
+        if key is None:
+            fresh.append(row)
+            continue
+        claim = heart.find_claim(topic, digest(key.encode()), now)
+        if claim is not None:
+            if claim.digest != digest(rows.payload[row]):
+                raise Conflict(f"idempotency key {key!r:.80} was used with another payload, for message {claim.id}")
+            claims[row] = claim
+        elif key in first:
+            if rows.payload[first[key]] != rows.payload[row]:
+                raise Conflict(f"idempotency key {key!r:.80} stands twice in one call, with different payloads")
+            repeats[row] = first[key]
+        else:
+            first[key] = row
+            fresh.append(row)
+    topic.dedup.make_room(len(first), topic.settings, now, lambda claim: heart.done(topic, claim, now))
+    return Known(claims, repeats, fresh)
+
+
+def claims_of(frame: Frame) -> Iterator[tuple[bytes, Claim]]:
+    """The claims that a frame's messages make on their idempotency keys."""
+    keys = frame.rows.idempotency_key
+    for row, key in enumerate(keys or ()):
+        if key is not None:
+            at = frame.at_of(row)
+            due = max(at, frame.number("deliver_at", row))
+            priority = frame.number("priority", row)
+            claim = Claim(
+                at, frame.id_of(row), frame.partition, frame.base + row, priority, due, digest(frame.rows.payload[row])
+            )
+            yield digest(key.encode()), claim
+
+
+def _cuts(rows: Rows) -> Iterator[tuple[int, int]]:
+    """Stretches of rows that fit a frame."""
+    start = size = 0
+    for row, payload in enumerate(rows.payload):
+        weight = len(payload)
+        if row - start >= FRAME_ROWS_MAX or row > start and size + weight > FRAME_BYTES_MAX // 2:
+            yield start, row
+            start, size = row, 0
+        size += weight
+    yield start, len(rows.payload)

@@ -1,0 +1,63 @@
+"""Columns of messages as Arrow arrays, and back. The only module that knows Arrow types of message columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mqueue.wire.rows import Headers, Numbers, Rows
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+BODY = {
+    "payload": pa.binary(),
+    "key": pa.binary(),
+    "headers": HEADERS,
+    "idempotency_key": pa.string(),
+    "fairness_key": pa.string(),
+}
+
+
+def encode(rows: Rows) -> pa.RecordBatch:
+    """The body of a frame: the columns that are there. Numbers stay with the frame."""
+    names, arrays = ["payload"], [pa.array(rows.payload, pa.binary())]
+    for name in ("key", "headers", "idempotency_key", "fairness_key"):
+        column = getattr(rows, name)
+        if column is not None:
+            names.append(name)
+            arrays.append(pa.array([_pairs(item) for item in column] if name == "headers" else column, BODY[name]))
+    return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def decode(batch: pa.RecordBatch) -> Rows:
+    """The body of a frame as plain values."""
+    columns: dict[str, Any] = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+    if "headers" in columns:
+        columns["headers"] = [_headers(pairs) for pairs in columns["headers"]]
+    return Rows(**columns)
+
+
+def numbers(values: Numbers, start: int, stop: int, type: pa.DataType) -> pa.Array:
+    """A stretch of a number column as Arrow, whether it is one value or many."""
+    if isinstance(values, int):
+        return pa.repeat(pa.scalar(values, type), stop - start)
+    return pa.array(np.asarray(values[start:stop]), type)
+
+
+def _pairs(headers: Headers | None) -> list[tuple[str, bytes]] | None:
+    if not headers:
+        return None
+    return [(name, value.encode() if isinstance(value, str) else value) for name, value in headers.items()]
+
+
+def _headers(pairs: list[dict[str, Any]] | None) -> Headers | None:
+    return {pair["key"]: text(pair["value"]) for pair in pairs} if pairs else None
+
+
+def text(value: bytes) -> str | bytes:
+    """A header value as users see it: text where the bytes are UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value

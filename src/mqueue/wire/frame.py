@@ -1,0 +1,240 @@
+"""The frame: what is stored and travels. Up to 4096 messages of one partition, as columns.
+
+A frame is *open* while single messages are still added to it: then its columns are plain lists. Sealed, it is one
+Arrow record batch; the lists are made from it again when somebody asks for single messages. Columns that all rows
+leave at their default are absent; a number that all rows share is kept once.
+
+Offsets run from `base`. Ids and append times are kept as *stamps*: rows that came in one commit share a time and have
+ids in sequence, so a stamp is a first row, its id, and the time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mqueue.model.priority import NORMAL
+from mqueue.wire.arrow import decode, encode
+from mqueue.wire.rows import Numbers, Rows, stretches
+
+_ROW_BYTES = 64
+"""What a row weighs besides its payload, key and headers."""
+
+
+class Frame:
+    __slots__ = (
+        "_batch",
+        "_next_id",
+        "_now",
+        "_rows",
+        "at",
+        "base",
+        "count",
+        "deliver_at",
+        "expires_at",
+        "first_rows",
+        "ids",
+        "open",
+        "partition",
+        "priority",
+        "size",
+        "topic",
+        "wide",
+    )
+
+    def __init__(self, topic: int, partition: int, base: int = 0) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.base = base
+        self.count = 0
+        self.size = 0
+        self.first_rows: list[int] = []
+        self.ids: list[int] = []
+        self.at: list[int] = []
+        self.priority: Numbers = NORMAL
+        self.deliver_at: Numbers = 0
+        self.expires_at: Numbers = 0
+        self.open = False
+        self.wide = False
+        """Whether every column of an open frame has a value per row; else it has payloads only."""
+        self._now = self._next_id = -1
+        self._rows: Rows | None = None
+        self._batch: pa.RecordBatch | None = None
+
+    @classmethod
+    def opened(cls, topic: int, partition: int, base: int) -> Frame:
+        """An empty frame that single messages are added to."""
+        frame = cls(topic, partition, base)
+        frame._rows = Rows([])
+        frame.open = True
+        return frame
+
+    @classmethod
+    def of_rows(cls, topic: int, partition: int, rows: Rows) -> Frame:
+        frame = cls(topic, partition)
+        frame.count = len(rows.payload)
+        frame.size = rows.size + _ROW_BYTES * frame.count
+        frame.priority, frame.deliver_at, frame.expires_at = rows.priority, rows.deliver_at, rows.expires_at
+        frame._rows = rows
+        return frame
+
+    @classmethod
+    def of_batch(
+        cls, topic: int, partition: int, batch: pa.RecordBatch, priority: Numbers, deliver_at: Numbers, expires_at: Numbers
+    ) -> Frame:
+        frame = cls(topic, partition)
+        frame.count = batch.num_rows
+        frame.size = batch.get_total_buffer_size()
+        frame.priority, frame.deliver_at, frame.expires_at = priority, deliver_at, expires_at
+        frame._batch = batch
+        return frame
+
+    @property
+    def stop(self) -> int:
+        return self.base + self.count
+
+    @property
+    def rows(self) -> Rows:
+        """The columns as plain lists; kept until `chill`."""
+        rows = self._rows
+        if rows is None:
+            assert self._batch is not None
+            rows = self._rows = decode(self._batch)
+        return rows
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """The columns as Arrow, without the numbers."""
+        batch = self._batch
+        if batch is None:
+            assert self._rows is not None
+            batch = encode(self._rows)
+            if not self.open:
+                self._batch = batch
+        return batch
+
+    def chill(self) -> None:
+        """Keep the compact form only."""
+        if not self.open:
+            self._batch = self.batch
+            self._rows = None
+
+    def seal(self) -> None:
+        """No more messages are added. Columns that turned out to be all alike are dropped."""
+        rows = self.rows
+        self.open = False
+        if self.wide:
+            self.priority, self.deliver_at, self.expires_at = (
+                _one_or_many(column) for column in (self.priority, self.deliver_at, self.expires_at)
+            )
+            for name in ("key", "headers", "idempotency_key", "fairness_key"):
+                if not any(item is not None for item in getattr(rows, name)):
+                    setattr(rows, name, None)
+        self.chill()
+
+    def stamp(self, base: int, id: int, at: int) -> None:
+        """The frame as a whole is appended: its place, its first id, its time."""
+        self.base = base
+        self.first_rows, self.ids, self.at = [0], [id], [at]
+
+    def add(self, payload: bytes, id: int, at: int) -> int:
+        """Add one message that has nothing but a payload to an open frame; its row."""
+        row = self.count
+        if at != self._now or id != self._next_id:
+            self.first_rows.append(row)
+            self.ids.append(id)
+            self.at.append(at)
+            self._now = at
+        self._next_id = id + 1
+        self.rows.payload.append(payload)
+        self.count = row + 1
+        self.size += len(payload) + _ROW_BYTES
+        return row
+
+    def add_wide(self, one: Rows, id: int, at: int) -> int:
+        """Add one message of any kind to an open frame; its row."""
+        if not self.wide:
+            self._widen()
+        row = self.add(one.payload[0], id, at)
+        rows = self.rows
+        for column, value in (
+            (rows.key, one.key),
+            (rows.headers, one.headers),
+            (rows.idempotency_key, one.idempotency_key),
+            (rows.fairness_key, one.fairness_key),
+        ):
+            column.append(value[0] if value else None)  # type: ignore[union-attr,arg-type]
+        for numbers, number in (
+            (self.priority, one.priority),
+            (self.deliver_at, one.deliver_at),
+            (self.expires_at, one.expires_at),
+        ):
+            numbers.append(number)  # type: ignore[union-attr,arg-type]
+        self.size += one.size - len(one.payload[0])
+        return row
+
+    def id_of(self, row: int) -> int:
+        stamp = bisect_right(self.first_rows, row) - 1
+        return self.ids[stamp] + row - self.first_rows[stamp]
+
+    def at_of(self, row: int) -> int:
+        return self.at[bisect_right(self.first_rows, row) - 1]
+
+    def row_of(self, id: int) -> int | None:
+        """The row with an id, if it is here."""
+        stamp = bisect_right(self.ids, id) - 1
+        if stamp < 0:
+            return None
+        row = self.first_rows[stamp] + id - self.ids[stamp]
+        end = self.first_rows[stamp + 1] if stamp + 1 < len(self.first_rows) else self.count
+        return row if row < end else None
+
+    def row_at(self, at: int) -> int:
+        """The first row that was appended at `at` or later; `count` if none was."""
+        stamp = bisect_left(self.at, at)
+        return self.first_rows[stamp] if stamp < len(self.at) else self.count
+
+    def number(self, name: str, row: int) -> int:
+        """priority, deliver_at or expires_at of a row."""
+        column = getattr(self, name)
+        return column if isinstance(column, int) else int(column[row])
+
+    def stretches(self, stamp: int) -> list[tuple[int, int, int, int, int]]:
+        """(start, stop, priority, due, expires) of the rows of one stamp, neighbours that agree put together."""
+        first = self.first_rows[stamp]
+        last = self.first_rows[stamp + 1] if stamp + 1 < len(self.first_rows) else self.count
+        columns = (self.priority, self.deliver_at, self.expires_at)
+        cut = [column if isinstance(column, int) else column[first:last] for column in columns]
+        return stretches(self.base + first, last - first, *cut)
+
+    def column_ids(self) -> NDArray[np.int64]:
+        """The ids of all rows."""
+        return self._stamped(self.ids, 1)
+
+    def column_at(self) -> NDArray[np.int64]:
+        """The append times of all rows."""
+        return self._stamped(self.at, 0)
+
+    def _stamped(self, values: list[int], step: int) -> NDArray[np.int64]:
+        rows = np.arange(self.count, dtype=np.int64)
+        if len(values) == 1:
+            return rows * step + values[0]
+        first = np.array(self.first_rows, np.int64)
+        stamp = np.searchsorted(first, rows, side="right") - 1
+        return np.array(values, np.int64)[stamp] + (rows - first[stamp]) * step
+
+    def _widen(self) -> None:
+        """Give every column a value per row, so that a message of any kind can be added."""
+        rows, count = self.rows, self.count
+        rows.key, rows.headers = [None] * count, [None] * count
+        rows.idempotency_key, rows.fairness_key = [None] * count, [None] * count
+        self.priority, self.deliver_at, self.expires_at = [NORMAL] * count, [0] * count, [0] * count
+        self.wide = True
+
+
+def _one_or_many(column: Numbers) -> Numbers:
+    values = np.asarray(column, np.int64)
+    return int(values[0]) if (values == values[0]).all() else values
