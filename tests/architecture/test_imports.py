@@ -17,7 +17,8 @@ SRC = Path(__file__).resolve().parents[2] / "src"
 
 LAYERS = (
     ("model",),
-    ("policy", "heart", "wire"),
+    ("policy",),
+    ("heart", "wire"),
     ("log",),
     ("store",),
     ("broker",),

@@ -9,7 +9,6 @@ from mqueue.heart.reader import Reader
 from mqueue.heart.runs import Run, each, tight
 from mqueue.model.events import KeyedSpan, Span
 
-
 _MANY_RUNS = 16
 
 
@@ -22,6 +21,8 @@ class Lease(Struct):
     runs: list[Run]
     until: int
     open: int
+    keep_ms: int = 0
+    """Renews itself by so much while it is in use in this process."""
     index: dict[tuple[int, int], Run] | None = None
 
     def find(self, partition: int, start: int, mask: int) -> list[tuple[Run, int]]:
@@ -60,6 +61,7 @@ class Group:
         "acked",
         "cancelled",
         "dead",
+        "delivered",
         "expired",
         "heard_at",
         "in_flight",
@@ -73,6 +75,7 @@ class Group:
         self.topic = topic
         self.name = name
         self.heard_at = now
+        self.delivered = 0
         self.readers: list[Reader] = []
         self.place(partitions, starts)
 

@@ -8,6 +8,7 @@ leave; a lease takes its runs while it finds them, and the laws prove that foldi
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import heappush
 
 from msgspec import Struct
 
@@ -72,22 +73,45 @@ class Heart:
 
     def lease(self, group: Group, limit: int, deadline: int, consumer: str, token: int, now: int) -> Lease | None:
         """Hand out the next messages in order; None if there are none."""
-        runs = group.take(limit)
-        if not runs:
-            return None
+        readers = group.readers
+        if limit == 1 and len(readers) == 1:
+            run = readers[0].next(1)
+            if run is None:
+                return None
+            runs = [run]
+        else:
+            runs = group.take(limit)
+            if not runs:
+                return None
         count = 0
+        spans = []
         for run in runs:
             run.attempt += 1
             run.until = deadline
             count += run.mask.bit_count()
+            spans.append((run.partition, run.start, run.stop, run.mask, run.attempt, run.priority, run.at))
         group.in_flight += count
+        group.delivered += count
         lease = Lease(token, group, consumer, runs, deadline, count)
-        state = self.state
-        state.leases[token] = lease
-        state.timers.set(deadline, lease)
-        spans = tuple([(r.partition, r.start, r.stop, r.mask, r.attempt, r.priority, r.at) for r in runs])
-        self.news.append(ev.Leased(now, group.topic, group.name, token, deadline, consumer, spans))
+        self.state.leases[token] = lease
+        heappush(self.state.timers.heap, (deadline, token, lease))
+        self.news.append(ev.Leased(now, group.topic, group.name, token, deadline, consumer, tuple(spans)))
         return lease
+
+    def ack_one(self, lease: Lease, run: Run, offset: int, now: int) -> bool:
+        """Ack a message in the run it was handed out in; False if it is not there, and the long way has to tell why."""
+        bit = 1 << offset - run.start
+        if not run.mask & bit or not lease.open:
+            return False
+        group = lease.group
+        group.acked += 1
+        state = self.state
+        state.let_go(lease, run, bit, 1)
+        span = (run.partition, offset, offset + 1, 1)
+        event = ev.Settled(now, group.topic, group.name, lease.token, "ack", (span,))
+        state.recent.add(event)
+        self.news.append(event)
+        return True
 
     def settle(
         self,
@@ -121,6 +145,10 @@ class Heart:
             given = tuple((run.partition, run.start, run.stop, bits) for run, bits in held)
             self.happen(ev.Extended(now, lease.group.topic, lease.group.name, token, deadline, given))
         return Outcome(sum(bits.bit_count() for _, bits in held), lost)
+
+    def not_held(self, token: int, verb: str, spans: Iterable[ev.Span], now: int) -> set[tuple[int, int]]:
+        """(partition, offset) of what a settle call would find lost."""
+        return set(self._held(self.state.leases.get(token), token, verb, spans, now)[2])
 
     def find_claim(self, topic: Topic, key: bytes, now: int) -> Claim | None:
         """The message that an idempotency key stands for, if it still does."""
@@ -158,7 +186,11 @@ class Heart:
     def drop_oldest(self, topic: Topic, count: int, now: int) -> int:
         """Cancel up to `count` messages that have been visible longest and are not leased; how many were."""
         groups = topic.groups.values()
-        group = max(groups, key=lambda group: group.owed) if groups else Group(topic.id, "", topic.partitions, topic.floors, now)
+        group = (
+            max(groups, key=lambda group: group.owed)
+            if groups
+            else Group(topic.id, "", topic.partitions, topic.floors, now)
+        )
         dropped = 0
         while dropped < count and (oldest := group.oldest(count - dropped)):
             self.happen(ev.Voided(now, topic.id, "cancelled", (oldest,)))
@@ -188,6 +220,9 @@ class Heart:
 
     def _run_out(self, lease: Lease, now: int) -> None:
         """A lease's earliest deadline has come, unless it was extended meanwhile."""
+        if lease.keep_ms:
+            group = lease.group
+            self.happen(ev.Extended(now, group.topic, group.name, lease.token, now + lease.keep_ms, lease.spans()))
         over = [(run, run.mask) for run in lease.runs if run.mask and run.until <= now]
         if over:
             self._fail(lease, "expire", over, now, None, 0.0, "")
@@ -216,7 +251,9 @@ class Heart:
                 verdicts.setdefault(("dead", 0), []).append((run.partition, run.start, run.stop, dead))
                 first_at = run.failure.first_at if run.failure else now
                 failure = Failure(first_at, now, error or reason, lease.consumer)
-                self.fallen.append(Fallen(topic, group.name, run.partition, run.start, dead, run.attempt, reason, failure))
+                self.fallen.append(
+                    Fallen(topic, group.name, run.partition, run.start, dead, run.attempt, reason, failure)
+                )
             if bits != dead:
                 due = 0 if verb == "expire" else _due(topic, run.attempt, now, delay_ms, jitter)
                 kind = "nack" if verb == "reject" else verb
@@ -243,7 +280,9 @@ class Heart:
         if lapsed:
             if topic.settings.dlq_expired:
                 self._fall_expired(topic, partition.number, lapsed, now)
-            spans = tuple((partition.number, start, start + mask.bit_length(), mask, p, at) for start, mask, p, at in lapsed)
+            spans = tuple(
+                (partition.number, start, start + mask.bit_length(), mask, p, at) for start, mask, p, at in lapsed
+            )
             self.happen(ev.Voided(now, topic.id, "expired", spans))
         self.state.arm(topic, partition)
 
@@ -254,7 +293,9 @@ class Heart:
             for group in topic.groups.values():
                 owed |= group.owed_of(partition, start, mask, priority, at)
             if owed:
-                self.fallen.append(Fallen(topic, "", partition, start, owed, 0, "expired", Failure(now, now, "expired", "")))
+                self.fallen.append(
+                    Fallen(topic, "", partition, start, owed, 0, "expired", Failure(now, now, "expired", ""))
+                )
 
     def _settled(self, topic: Topic, group: Group, span: ev.KeyedSpan, now: int) -> bool:
         """Whether a single message is there, visible, and neither owed to the group nor held by it."""

@@ -84,10 +84,15 @@ class Reader:
         partition = self.partition
         if self._shape != partition.shape:
             self._follow_lanes()
+        void = partition.void.blocks
         back = self._back() if self._ready else None
         for cursor in self.cursors:
-            index = self._advance(cursor)
             lane = cursor.lane
+            stops = lane.stops
+            index = cursor.number - lane.dropped
+            # mostly the cursor stands on a run that it may go on with; else it has to look for one
+            if void or not 0 <= index < len(stops) or not self.start <= cursor.offset < stops[index]:
+                index = self._advance(cursor)
             if index < 0:
                 if back is not None and back[0] == lane.priority:
                     return self._take_back(back[3], limit)
@@ -98,16 +103,18 @@ class Reader:
                 start = cursor.offset
             if back is not None and back[:3] < (lane.priority, at, start):
                 return self._take_back(back[3], limit)
-            stop = lane.stops[index]
+            stop = stops[index]
             if stop - start > limit:
                 stop = start + limit
             if stop - start > FRAME_ROWS_MAX:
                 stop = start + FRAME_ROWS_MAX
             cursor.offset = stop
             mask = (1 << stop - start) - 1
-            if partition.void:
+            if void:
                 mask &= ~partition.void.mask(start, stop)
-            self.consumed += mask.bit_count()
+                self.consumed += mask.bit_count()
+            else:
+                self.consumed += stop - start
             return Run(partition.number, start, stop, mask, 0, lane.priority, at, 0)
         return None
 
@@ -123,7 +130,7 @@ class Reader:
             stop = stops[index]
             if cursor.offset < stop:
                 start = lane.starts[index]
-                if plain and start >= self.start or self._skip(cursor, start, stop):
+                if (plain and start >= self.start) or self._skip(cursor, start, stop):
                     return index
             if index + 1 == len(stops):
                 break
@@ -295,6 +302,15 @@ class Reader:
             yield from merge(sorted(lanes.pop(priority, ())), pieces)
         for number in sorted(lanes):
             yield from sorted(lanes[number])
+
+    def oldest_ready(self) -> int | None:
+        """Since when the message that is ready longest is visible."""
+        times = [run.at for run in self.parked.values() if not run.until]
+        for cursor in self.cursors if self._shape == self.partition.shape else self._follow_lanes():
+            index = self._advance(cursor)
+            if index >= 0:
+                times.append(cursor.lane.at[index])
+        return min(times, default=None)
 
     def lowest(self) -> int:
         """The lowest offset that this group is still owed and that is not leased."""

@@ -13,33 +13,37 @@ class Recent:
     __slots__ = ("_old", "_young")
 
     def __init__(self) -> None:
-        self._young: dict[int, list[Settled]] = {}
-        self._old: dict[int, list[Settled]] = {}
+        self._young: dict[int, Settled | list[Settled]] = {}
+        self._old: dict[int, Settled | list[Settled]] = {}
 
     def add(self, event: Settled) -> None:
-        events = self._young.get(event.token)
-        if events is not None:
-            events.append(event)
-            return
-        if len(self._young) >= SETTLED_MEMORY_CALLS // 2:
-            self._old, self._young = self._young, {}
-        self._young[event.token] = [event]
+        young = self._young
+        known = young.get(event.token)
+        if known is None:
+            young[event.token] = event
+            if len(young) >= SETTLED_MEMORY_CALLS // 2:
+                self._old, self._young = young, {}
+        elif isinstance(known, list):
+            known.append(event)
+        else:
+            young[event.token] = [known, event]
 
     def settled(self, token: int, verb: str, partition: int, start: int, mask: int, now: int) -> int:
         """Which of these bits that token settled with that verb in the last ten minutes."""
         found = 0
-        for event in (*self._old.get(token, ()), *self._young.get(token, ())):
-            if event.at + SETTLED_MEMORY_MS < now or not _same(event, verb):
-                continue
-            for number, first, _, bits in event.spans:
-                if number == partition:
-                    found |= bits << first - start if first >= start else bits >> start - first
+        for known in (self._old.get(token), self._young.get(token)):
+            for event in known if isinstance(known, list) else [known] if known else []:
+                if event.at + SETTLED_MEMORY_MS < now or not _same(event, verb):
+                    continue
+                for number, first, _, bits in event.spans:
+                    if number == partition:
+                        found |= bits << first - start if first >= start else bits >> start - first
         return found & mask
 
 
 def _same(event: Settled, verb: str) -> bool:
     """Whether an event is what that verb led to: a nack or a reject may have ended as dead."""
-    return event.verb == verb or event.verb == "dead" and event.reason == _REASONS.get(verb)
+    return event.verb == verb or (event.verb == "dead" and event.reason == _REASONS.get(verb))
 
 
 _REASONS = {"nack": "max_retries", "reject": "rejected"}

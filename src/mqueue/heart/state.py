@@ -92,19 +92,23 @@ class State:
         for partition, start, _, mask in event.spans:
             for run, bits in lease.find(partition, start, mask):
                 count = bits.bit_count()
-                group.in_flight -= count
-                lease.open -= count
                 if verb == "ack":
                     group.acked += count
                 elif verb == "dead":
                     group.dead += count
                 else:
                     self.park(group, _returned(run, bits, event, lease.consumer))
-                run.mask ^= bits
-        if not lease.open:
-            del self.leases[event.token]
-            self.timers.drop()
+                self.let_go(lease, run, bits, count)
         self.recent.add(event)
+
+    def let_go(self, lease: Lease, run: Run, bits: int, count: int) -> None:
+        """A lease holds some messages no more."""
+        run.mask ^= bits
+        lease.group.in_flight -= count
+        lease.open -= count
+        if not lease.open:
+            del self.leases[lease.token]
+            self.timers.drop()
 
     def _leased(self, event: ev.Leased) -> None:
         group = self._group(event)
@@ -120,6 +124,7 @@ class State:
                     reader.park(passed)
             runs.append(run)
             group.in_flight += run.count
+            group.delivered += run.count
         group.heard_at = event.at
         lease = Lease(event.token, group, event.consumer, runs, event.deadline, sum(run.count for run in runs))
         self.leases[event.token] = lease

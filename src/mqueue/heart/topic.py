@@ -38,6 +38,11 @@ class Topic:
                     group.shown(partition.number, shown)
 
     @property
+    def plain(self) -> bool:
+        """Whether a message of nothing but bytes can be appended as it is."""
+        return self.settings.default_ttl_ms is None and self.settings.max_depth is None
+
+    @property
     def scheduled(self) -> int:
         return sum(partition.scheduled for partition in self.partitions)
 
@@ -47,6 +52,14 @@ class Topic:
         if self.groups:
             return self.scheduled + max(group.owed for group in self.groups.values())
         return self.scheduled + sum(partition.open for partition in self.partitions)
+
+    @property
+    def droppable(self) -> int:
+        """How much of the depth could be dropped: what is visible and not leased."""
+        if self.groups:
+            slowest = max(self.groups.values(), key=lambda group: group.owed)
+            return slowest.ready + slowest.waiting
+        return sum(partition.open for partition in self.partitions)
 
     @property
     def ends(self) -> tuple[int, ...]:

@@ -22,6 +22,9 @@ class Log(Protocol):
     durability: str
     """What an answer means: memory, os, fsync, wal, shard or quorum."""
 
+    lag: int
+    """How many events may wait before they are recorded: 1 where an event has to be durable."""
+
     def append(self, frame: Frame, id: int, now: int) -> None:
         """Put a whole frame at the end of its partition; this gives it its base, ids and time."""
 
@@ -45,6 +48,9 @@ class Log(Protocol):
 
     def offset_at(self, topic: int, partition: int, at: int) -> int:
         """The first offset that was appended at `at` or later; the end if none was."""
+
+    def size(self, topic: int, partition: int) -> int:
+        """How many bytes the frames of a partition take."""
 
     def sizes(self, topic: int, partition: int) -> Iterator[tuple[int, int, int]]:
         """(stop, time of the last message, bytes) of each frame, oldest first: what retention needs to know."""

@@ -66,6 +66,7 @@ class Tape:
 
 class MemoryLog:
     durability = "memory"
+    lag = 256
 
     def __init__(self) -> None:
         self._tapes: dict[tuple[int, int], Tape] = {}
@@ -140,6 +141,9 @@ class MemoryLog:
             return tape.next
         frame = tape.frames[index]
         return frame.base + frame.row_at(at)
+
+    def size(self, topic: int, partition: int) -> int:
+        return sum(frame.size for frame in self.tape(topic, partition).frames)
 
     def sizes(self, topic: int, partition: int) -> Iterator[tuple[int, int, int]]:
         for frame in self.tape(topic, partition).frames:

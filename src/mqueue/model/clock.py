@@ -5,14 +5,29 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+_read = time.clock_gettime_ns
 _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-_SLEW_PERIOD_MS = 1000
+_MS = 1_000_000
+_SLEW_PERIOD_NS = 1000 * _MS
+
+
+class Sleeper(Protocol):
+    """Somebody who waits for time to pass, or for something else to wake him."""
+
+    def wake(self) -> None: ...
 
 
 class Clock(Protocol):
     def now(self) -> int:
         """Milliseconds since 1970, never falling."""
-        ...
+
+    def timeout(self, ms: int) -> float | None:
+        """For how many real seconds to sleep until so much time has passed; None: until woken."""
+
+    def watch(self, sleeper: Sleeper) -> None:
+        """From now on wake him whenever time passes other than by itself."""
+
+    def unwatch(self, sleeper: Sleeper) -> None: ...
 
 
 class SystemClock:
@@ -22,22 +37,30 @@ class SystemClock:
     wall clock is followed slowly, by at most 1 ms per second, and time never falls.
     """
 
-    __slots__ = ("_corrected", "_offset")
+    __slots__ = ("_corrected_at", "_offset")
 
     def __init__(self) -> None:
-        boot = time.clock_gettime_ns(_BOOT) // 1_000_000
-        self._offset = time.time_ns() // 1_000_000 - boot
-        self._corrected = boot
+        self._corrected_at = _read(_BOOT)
+        self._offset = time.time_ns() - self._corrected_at
 
     def now(self) -> int:
-        boot: int = time.clock_gettime_ns(_BOOT) // 1_000_000
-        if boot - self._corrected >= _SLEW_PERIOD_MS:
+        boot = _read(_BOOT)
+        if boot - self._corrected_at >= _SLEW_PERIOD_NS:
             self._slew(boot)
-        return boot + self._offset
+        return (boot + self._offset) // _MS
+
+    def timeout(self, ms: int) -> float | None:
+        return ms / 1000
+
+    def watch(self, sleeper: Sleeper) -> None:
+        pass
+
+    def unwatch(self, sleeper: Sleeper) -> None:
+        pass
 
     def _slew(self, boot: int) -> None:
-        """Move towards the wall clock by one millisecond for each second that passed."""
-        steps = (boot - self._corrected) // _SLEW_PERIOD_MS
-        error = time.time_ns() // 1_000_000 - boot - self._offset
-        self._corrected = boot
-        self._offset += max(-steps, min(steps, error))
+        """Move towards the wall clock, by a thousandth of the time that passed at most."""
+        most = (boot - self._corrected_at) // 1000
+        error = time.time_ns() - boot - self._offset
+        self._corrected_at = boot
+        self._offset += max(-most, min(most, error))

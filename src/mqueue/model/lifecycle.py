@@ -7,10 +7,10 @@ moves those runs may make. The picture in the docs is drawn from it, and the law
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class State(str, Enum):
+class State(StrEnum):
     SCHEDULED = "scheduled"
     VISIBLE = "visible"
     EXPIRED = "expired"
@@ -22,7 +22,7 @@ class State(str, Enum):
     DEAD = "dead"
 
 
-class Kind(str, Enum):
+class Kind(StrEnum):
     """What a trace shows. Each move below is one of these."""
 
     PUBLISHED = "PUBLISHED"

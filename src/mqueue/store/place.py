@@ -43,9 +43,11 @@ def place(topic: Topic, rows: Rows, robin: int, now: int) -> list[Placed]:
     partitions = len(topic.partitions)
     if partitions > 1 and rows.key is not None:
         targets = partitions_of(rows.key, partitions, robin)
-        groups = [(int(number), np.flatnonzero(targets == number)) for number in np.unique(targets)]
+        groups: list[tuple[int, NDArray[np.intp] | None]] = [
+            (int(number), np.flatnonzero(targets == number)) for number in np.unique(targets)
+        ]
     else:
-        groups = [(robin if partitions > 1 else 0, None)]
+        groups = [(robin, None)]
     placed = []
     for number, members in groups:
         part = rows if members is None else rows.take(members)
@@ -64,17 +66,14 @@ def place(topic: Topic, rows: Rows, robin: int, now: int) -> list[Placed]:
     return placed
 
 
-def check_priorities(topic: Topic, placed: list[Placed]) -> None:
+def check_priorities(topic: Topic, rows: Rows) -> None:
     """No topic has more than 256 distinct priorities alive."""
-    for piece in placed:
-        partition = topic.partitions[piece.frame.partition]
-        column = piece.frame.priority
-        wanted = {column} if isinstance(column, int) else set(np.unique(np.asarray(column)).tolist())
-        if len(wanted | partition.lanes.keys()) > PRIORITIES_ALIVE_MAX:
-            raise BadPriority(
-                f"topic {topic.name!r} would have {len(wanted | partition.lanes.keys())} distinct priorities alive; "
-                f"{PRIORITIES_ALIVE_MAX} are allowed"
-            )
+    wanted = {rows.priority} if isinstance(rows.priority, int) else set(np.unique(np.asarray(rows.priority)).tolist())
+    alive = wanted.union(*(partition.lanes for partition in topic.partitions))
+    if len(alive) > PRIORITIES_ALIVE_MAX:
+        raise BadPriority(
+            f"topic {topic.name!r} would have {len(alive)} distinct priorities alive; {PRIORITIES_ALIVE_MAX} are allowed"
+        )
 
 
 def recognise(heart: Heart, topic: Topic, rows: Rows, now: int) -> Known:
@@ -103,10 +102,11 @@ def recognise(heart: Heart, topic: Topic, rows: Rows, now: int) -> Known:
     return Known(claims, repeats, fresh)
 
 
-def claims_of(frame: Frame) -> Iterator[tuple[bytes, Claim]]:
-    """The claims that a frame's messages make on their idempotency keys."""
+def claims_of(frame: Frame, rows: range) -> Iterator[tuple[bytes, Claim]]:
+    """The claims that some messages of a frame make on their idempotency keys."""
     keys = frame.rows.idempotency_key
-    for row, key in enumerate(keys or ()):
+    for row in rows if keys is not None else ():
+        key = keys[row] if keys is not None else None
         if key is not None:
             at = frame.at_of(row)
             due = max(at, frame.number("deliver_at", row))
@@ -122,7 +122,7 @@ def _cuts(rows: Rows) -> Iterator[tuple[int, int]]:
     start = size = 0
     for row, payload in enumerate(rows.payload):
         weight = len(payload)
-        if row - start >= FRAME_ROWS_MAX or row > start and size + weight > FRAME_BYTES_MAX // 2:
+        if row - start >= FRAME_ROWS_MAX or (row > start and size + weight > FRAME_BYTES_MAX // 2):
             yield start, row
             start, size = row, 0
         size += weight

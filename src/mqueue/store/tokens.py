@@ -1,9 +1,9 @@
 """Lease tokens: rising, so that a later lease is told from an earlier one, and not to be guessed.
 
-    127        96 95         64 63                    0
-   +-------------+-------------+-----------------------+
-   |    epoch    |   counter   |      random bits      |
-   +-------------+-------------+-----------------------+
+ 127        96 95         64 63                    0
++-------------+-------------+-----------------------+
+|    epoch    |   counter   |      random bits      |
++-------------+-------------+-----------------------+
 """
 
 from __future__ import annotations

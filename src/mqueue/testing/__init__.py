@@ -1,1 +1,5 @@
-"""What users and our own tests need to test without sleeping."""
+"""For the tests of programs that use mqueue: a clock that is moved by hand, and pytest fixtures."""
+
+from mqueue.testing.clock import ManualClock
+
+__all__ = ["ManualClock"]

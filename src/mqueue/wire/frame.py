@@ -83,7 +83,13 @@ class Frame:
 
     @classmethod
     def of_batch(
-        cls, topic: int, partition: int, batch: pa.RecordBatch, priority: Numbers, deliver_at: Numbers, expires_at: Numbers
+        cls,
+        topic: int,
+        partition: int,
+        batch: pa.RecordBatch,
+        priority: Numbers,
+        deliver_at: Numbers,
+        expires_at: Numbers,
     ) -> Frame:
         frame = cls(topic, partition)
         frame.count = batch.num_rows
@@ -172,7 +178,7 @@ class Frame:
             (self.deliver_at, one.deliver_at),
             (self.expires_at, one.expires_at),
         ):
-            numbers.append(number)  # type: ignore[union-attr,arg-type]
+            numbers.append(number if isinstance(number, int) else int(number[0]))  # type: ignore[union-attr]
         self.size += one.size - len(one.payload[0])
         return row
 

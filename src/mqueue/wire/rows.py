@@ -40,7 +40,9 @@ class Rows(Struct):
         if self.key:
             size += sum(len(key) for key in self.key if key)
         if self.headers:
-            size += sum(len(name) + len(value) for headers in self.headers if headers for name, value in headers.items())
+            size += sum(
+                len(name) + len(value) for headers in self.headers if headers for name, value in headers.items()
+            )
         return size
 
     def take(self, order: Sequence[int] | NDArray[np.intp]) -> Rows:

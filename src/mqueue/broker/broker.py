@@ -1,0 +1,403 @@
+"""`mqueue.Broker`: the embedded broker, as users call it. Each call parses what was typed and goes one way down."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from mqueue.broker import deliver, explain, manage, numbers, publish, replay, settle, tables
+from mqueue.broker.consume import Source, Subscription, consume
+from mqueue.broker.dlq import Dlq
+from mqueue.broker.engine import Engine
+from mqueue.broker.intake_arrow import publish_table
+from mqueue.broker.message import Envelope, Message
+from mqueue.broker.waiting import wait_in_thread
+from mqueue.heart.topic import Topic
+from mqueue.log.memory import MemoryLog
+from mqueue.model.clock import Clock, SystemClock
+from mqueue.model.ident import IdSource
+from mqueue.model.limits import Limits
+from mqueue.model.message import Draft, Receipt
+from mqueue.model.names import check_name
+from mqueue.model.settings import Retention, Settings, describe, parse
+from mqueue.model.times import Duration, Instant
+from mqueue.policy.quota import Quotas
+from mqueue.policy.retry import JITTER_MAX
+from mqueue.store.store import Store
+from mqueue.store.tokens import Tokens
+
+M = TypeVar("M", bound=Envelope)
+Topics = str | Sequence[str]
+
+_HISTORY_BYTES = 64 * 1024 * 1024
+"""So much of what nobody is owed any more a topic in memory keeps for replay, unless it is told otherwise."""
+
+
+class Broker:
+    """A broker inside this process. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        clock: Clock | None = None,
+        quotas: Mapping[str, int] | None = None,
+        limits: Limits | None = None,
+        **settings: Any,
+    ) -> None:
+        chance = random.Random(os.urandom(16))
+        store = Store(
+            MemoryLog(),
+            ids=IdSource(0),
+            tokens=Tokens(0, os.urandom),
+            jitter=lambda: chance.uniform(-JITTER_MAX, JITTER_MAX),
+            defaults=parse(settings, Settings(retention=Retention(bytes=_HISTORY_BYTES))),
+            limits=limits or Limits(),
+        )
+        self._engine = Engine(store, clock or SystemClock(), Quotas(quotas))
+        self._namespace = "default"
+        self._name = name
+        self._desks: dict[str, deliver.TopicDesk] = {}
+        self._turn = 0
+        self._root = True
+
+    def namespace(self, name: str) -> Broker:
+        """The same broker, another tenant."""
+        view = object.__new__(type(self))
+        view._engine = self._engine
+        view._namespace = check_name(name, "namespace")
+        view._name = self._name
+        view._desks = {}
+        view._turn = 0
+        view._root = False
+        return view
+
+    def close(self) -> None:
+        """Hand out nothing more and give back what is held. Closing a namespace of a broker does not close the broker."""
+        if self._root:
+            self._engine.close()
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Publish
+
+    def publish(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        priority: int | str | None = None,
+        delay: Duration | None = None,
+        deliver_at: Instant | None = None,
+        ttl: Duration | None = None,
+        idempotency_key: str | None = None,
+        fairness_key: str | None = None,
+        durability: str | None = None,
+    ) -> Receipt:
+        """Publish one message. Bytes go as they are, text as UTF-8, anything else as JSON."""
+        if durability is not None:
+            publish.check_durability(self._engine, durability)
+        if (
+            payload.__class__ is bytes
+            and key is None
+            and headers is None
+            and priority is None
+            and delay is None
+            and deliver_at is None
+            and ttl is None
+            and idempotency_key is None
+            and fairness_key is None
+        ):
+            return publish.publish_plain(self._engine, self._namespace, topic, payload)
+        draft = Draft(payload, key, headers, priority, delay, deliver_at, ttl, idempotency_key, fairness_key)
+        return publish.publish_one(self._engine, self._namespace, topic, draft)
+
+    def publish_many(
+        self, topic: str | None, messages: Iterable[Any], *, durability: str | None = None
+    ) -> list[Receipt]:
+        """Publish many messages in one commit, all or none. Drafts may name topics of their own."""
+        publish.check_durability(self._engine, durability)
+        return publish.publish_many(self._engine, self._namespace, topic, messages)
+
+    def publish_arrow(
+        self, topic: str, table: pa.Table | pa.RecordBatch, *, durability: str | None = None
+    ) -> Sequence[Receipt]:
+        """Publish a table, in one commit: column payload; key, headers, priority, deliver_at, expires_at where present."""
+        publish.check_durability(self._engine, durability)
+        return publish_table(self._engine, self._namespace, topic, table)
+
+    # Receive
+
+    def receive(
+        self,
+        topic: Topics,
+        limit: int = 1,
+        *,
+        group: str = "default",
+        wait: Duration | None = None,
+        visibility: Duration | None = None,
+        mode: str = "at_least_once",
+    ) -> list[Message]:
+        """Up to `limit` messages, in order, under one lease; waits for the first one if there is none. [] if none came."""
+        if limit.__class__ is not int or not 1 <= limit <= 10_000 or mode != "at_least_once":
+            deliver.check_receive(limit, mode)
+        visibility_ms = None if visibility is None else deliver.visibility_ms(visibility)
+        engine = self._engine
+        if topic.__class__ is str and wait is None:
+            with engine.lock:
+                now = engine.tick()
+                desk = self._desks.get(topic) or self._desk(topic, now)
+                lease = desk.lease(group, limit, visibility_ms, mode, self._name, now)
+                return [] if lease is None else desk.messages(lease, Message)
+
+        def look(now: int) -> list[Message]:
+            return self._look(topic, group, limit, visibility_ms, mode, now, Message)
+
+        return wait_in_thread(engine, self._topics_of(topic), look, deliver.wait_ms(wait), _never)
+
+    def receive_arrow(
+        self,
+        topic: str,
+        limit: int = 10_000,
+        *,
+        group: str = "default",
+        wait: Duration | None = None,
+        visibility: Duration | None = None,
+    ) -> tables.ArrowLease:
+        """Up to `limit` messages as a table under one lease, settled as a whole."""
+        deliver.check_receive(limit, "at_least_once")
+        visibility_ms = None if visibility is None else deliver.visibility_ms(visibility)
+
+        def look(now: int) -> list[tables.ArrowLease]:
+            desk = self._desk(topic, now)
+            lease = desk.lease(group, limit, visibility_ms, "at_least_once", self._name, now)
+            return [] if lease is None else [tables.ArrowLease.of(desk, lease)]
+
+        found = wait_in_thread(self._engine, self._topics_of(topic), look, deliver.wait_ms(wait), _never)
+        return found[0] if found else tables.ArrowLease.empty()
+
+    def consume(
+        self, topic: Topics, *, group: str = "default", prefetch: int = 100, visibility: Duration | None = None
+    ) -> Iterator[Message]:
+        """Messages without end. Settle each (`with m:`); leases are kept alive, what is left at the end is given back."""
+        deliver.check_receive(prefetch, "at_least_once")
+        return consume(self._source(topic, group, visibility, Message), prefetch)
+
+    def subscribe(
+        self,
+        topic: Topics,
+        handler: Callable[[Message], Any],
+        *,
+        group: str = "default",
+        concurrency: int = 1,
+        visibility: Duration | None = None,
+    ) -> Subscription:
+        """Call `handler` for each message, in background threads: returns: ack, raises: nack. `close()` drains."""
+        return Subscription(self._source(topic, group, visibility, Message), handler, concurrency)
+
+    # Settle
+
+    def ack(self, messages: Sequence[Message] | Message, *, publish: Sequence[Draft] = ()) -> settle.Settlement:
+        """Done, and what follows from it, in one commit."""
+        return settle.settle_many("ack", _list(messages), publish=publish)
+
+    def nack(
+        self, messages: Sequence[Message] | Message, delay: Duration | None = None, error: object = None
+    ) -> settle.Settlement:
+        """Failed: they come back after a backoff, or after `delay`; dead after the last attempt."""
+        return settle.settle_many("nack", _list(messages), wait=delay, error=error)
+
+    def reject(self, messages: Sequence[Message] | Message, error: object = None) -> settle.Settlement:
+        """Hopeless: dead at once."""
+        return settle.settle_many("reject", _list(messages), error=error)
+
+    def release(self, messages: Sequence[Message] | Message) -> settle.Settlement:
+        """Not now: ready again at once, the attempt is not counted."""
+        return settle.settle_many("release", _list(messages))
+
+    def extend(self, messages: Sequence[Message] | Message, visibility: Duration) -> settle.Settlement:
+        """Hold them for so long, from now on."""
+        return settle.settle_many("extend", _list(messages), wait=visibility)
+
+    # Look
+
+    def peek(self, topic: str, limit: int = 10, *, group: str = "default") -> list[Message]:
+        """What comes next for a group, not leased."""
+        deliver.check_receive(limit, "at_least_once")
+        with self._engine.lock:
+            now = self._engine.tick()
+            return replay.peek(self._known_desk(topic), check_name(group, "group"), limit, Message, now)
+
+    def scan(
+        self,
+        topic: str,
+        start: replay.Position | None = None,
+        stop: replay.Position | None = None,
+        *,
+        partition: int | None = None,
+    ) -> Iterator[Message]:
+        """The log as it lies, touching no group. An int is an offset, anything else a time."""
+        desk, covered = self._covered(topic, start, stop, partition)
+        return replay.scan(desk, covered, Message)
+
+    def scan_arrow(
+        self,
+        topic: str,
+        start: replay.Position | None = None,
+        stop: replay.Position | None = None,
+        *,
+        partition: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The same as record batches."""
+        desk, covered = self._covered(topic, start, stop, partition)
+        return tables.scan_batches(replay.scan_frames(desk, covered))
+
+    def trace(self, id: int | Receipt | Message) -> explain.Trace:
+        """The life of a message."""
+        return explain.trace(self._engine, self._namespace, _id(id))
+
+    def explain(self, id: int | Receipt | Message, *, group: str = "default") -> explain.Explanation:
+        """Why a message is not being delivered to a group right now."""
+        return explain.explain(self._engine, self._namespace, _id(id), group)
+
+    def stats(self, topic: str) -> numbers.TopicStats:
+        with self._engine.lock:
+            now = self._engine.tick()
+            return numbers.topic_stats(self._engine, self._engine.known_topic(self._namespace, topic), now)
+
+    def metrics(self) -> dict[str, int]:
+        """The whole broker, all namespaces, in plain numbers."""
+        with self._engine.lock:
+            return numbers.metrics(self._engine, self._engine.tick())
+
+    # Schedule
+
+    def scheduled(self, topic: str, limit: int = 100) -> list[Message]:
+        """What is scheduled, soonest first."""
+        deliver.check_receive(limit, "at_least_once")
+        with self._engine.lock:
+            now = self._engine.tick()
+            return replay.scheduled(self._known_desk(topic), limit, Message, now)
+
+    def cancel(self, id: int | Receipt | Message) -> None:
+        """End a scheduled message; Conflict if it is not scheduled any more."""
+        manage.cancel(self._engine, self._namespace, _id(id))
+
+    def reschedule(
+        self, id: int | Receipt | Message, *, deliver_at: Instant | None = None, delay: Duration | None = None
+    ) -> None:
+        """Give a scheduled message another time; Conflict if it is not scheduled any more."""
+        manage.reschedule(self._engine, self._namespace, _id(id), deliver_at, delay)
+
+    # Manage
+
+    def topics(self) -> list[str]:
+        return manage.topics(self._engine, self._namespace)
+
+    def settings(self, topic: str) -> dict[str, Any]:
+        with self._engine.lock:
+            return describe(self._engine.known_topic(self._namespace, topic).settings)
+
+    def configure(self, topic: str, **settings: Any) -> dict[str, Any]:
+        """Change the settings that are named; the topic is made if it is not there. Answers all of them."""
+        return manage.configure(self._engine, self._namespace, topic, settings)
+
+    def purge(self, topic: str) -> int:
+        """Cancel everything there is, scheduled or not, for every group; how many messages that were."""
+        return manage.purge(self._engine, self._namespace, topic)
+
+    def delete_topic(self, topic: str) -> None:
+        manage.delete_topic(self._engine, self._namespace, topic)
+
+    def groups(self, topic: str) -> list[str]:
+        with self._engine.lock:
+            return sorted(self._engine.known_topic(self._namespace, topic).groups)
+
+    def create_group(self, topic: str, group: str, *, start: replay.Position = "earliest") -> None:
+        """Make a group; Conflict if it is there."""
+        manage.create_group(self._engine, self._namespace, topic, group, start)
+
+    def delete_group(self, topic: str, group: str) -> None:
+        manage.delete_group(self._engine, self._namespace, topic, group)
+
+    def seek(self, topic: str, *, group: str = "default", to: replay.Position) -> None:
+        """Move a group: "earliest", "latest", an offset or a time. What it holds is lost to it, attempts start anew."""
+        manage.seek(self._engine, self._namespace, topic, group, to)
+
+    def dlq(self, topic: str) -> Dlq:
+        """The dead-letter queue of a topic."""
+        return Dlq(self._engine, self._namespace, topic)
+
+    # Inside
+
+    def _desk(self, topic: str, now: int) -> deliver.TopicDesk:
+        """Where a topic's messages are handed out; the topic is made on first use."""
+        found = self._engine.topic(self._namespace, topic, now)
+        desk = self._desks.get(topic)
+        if desk is None or desk.topic is not found:
+            desk = self._desks[topic] = deliver.TopicDesk(self._engine, found)
+        return desk
+
+    def _known_desk(self, topic: str) -> deliver.TopicDesk:
+        return deliver.TopicDesk(self._engine, self._engine.known_topic(self._namespace, topic))
+
+    def _covered(
+        self, topic: str, start: replay.Position | None, stop: replay.Position | None, partition: int | None
+    ) -> tuple[deliver.TopicDesk, list[tuple[int, int, int]]]:
+        with self._engine.lock:
+            self._engine.tick()
+            desk = self._known_desk(topic)
+            return desk, replay.stretches(desk, start, stop, partition)
+
+    def _source(self, topic: Topics, group: str, visibility: Duration | None, kind: type[M]) -> Source[M]:
+        visibility_ms = None if visibility is None else deliver.visibility_ms(visibility)
+
+        def look(limit: int, now: int) -> list[M]:
+            return self._look(topic, group, limit, visibility_ms, "at_least_once", now, kind)
+
+        return Source(self._engine, self._topics_of(topic), look)
+
+    def _topics_of(self, topic: Topics) -> Callable[[int], list[Topic]]:
+        names = [topic] if isinstance(topic, str) else list(topic)
+        return lambda now: [self._engine.topic(self._namespace, name, now) for name in names]
+
+    def _look(
+        self, topic: Topics, group: str, limit: int, visibility_ms: int | None, mode: str, now: int, kind: type[M]
+    ) -> list[M]:
+        """Messages of one topic or of several, each topic getting its turn to be first."""
+        names = [topic] if isinstance(topic, str) else list(topic)
+        self._turn += 1
+        found: list[M] = []
+        for step in range(len(names)):
+            desk = self._desk(names[(self._turn + step) % len(names)], now)
+            lease = desk.lease(group, limit - len(found), visibility_ms, mode, self._name, now)
+            if lease is not None:
+                found += desk.messages(lease, kind)
+                if len(found) == limit:
+                    break
+        return found
+
+
+def _never() -> bool:
+    return False
+
+
+def _list(messages: Sequence[Message] | Message) -> Sequence[Message]:
+    return [messages] if isinstance(messages, Message) else messages
+
+
+def _id(id: int | Receipt | Message) -> int:
+    return id if isinstance(id, int) else id.id

@@ -1,0 +1,184 @@
+"""The walk of a delivery: lease → messages → settle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import TypeVar
+
+from mqueue.broker.engine import Engine
+from mqueue.broker.message import Envelope
+from mqueue.heart.group import Lease
+from mqueue.heart.heart import Outcome
+from mqueue.heart.runs import Run, segments
+from mqueue.heart.topic import Topic
+from mqueue.model.errors import BadSetting, BadTime, LeaseLost, Refused
+from mqueue.model.events import Span
+from mqueue.model.limits import ERROR_TEXT_MAX, RECEIVE_LIMIT_MAX, VISIBILITY_MS_MAX, WAIT_MS_MAX
+from mqueue.model.names import check_name
+from mqueue.model.times import Duration, duration_ms
+from mqueue.wire.frame import Frame
+
+M = TypeVar("M", bound=Envelope)
+
+MODES = ("at_least_once", "at_most_once")
+
+
+class TopicDesk:
+    """Where the messages of one topic of an embedded broker are handed out and settled."""
+
+    __slots__ = ("engine", "name", "namespace", "topic")
+
+    def __init__(self, engine: Engine, topic: Topic) -> None:
+        self.engine = engine
+        self.topic = topic
+        self.namespace = topic.namespace
+        self.name = topic.name
+
+    def lease(
+        self, group_name: str, limit: int, visibility_ms: int | None, mode: str, consumer: str, now: int
+    ) -> Lease | None:
+        """The next messages for a group, or None. Call it with the lock held."""
+        topic = self.topic
+        store = self.engine.store
+        group = topic.groups.get(group_name)
+        if group is None:
+            group = store.group(topic, check_name(group_name, "group"), now)
+        lasting = topic.settings.visibility_ms if visibility_ms is None else visibility_ms
+        lease = store.lease(topic, group, limit, lasting, consumer, now)
+        if lease is not None and mode == "at_most_once":
+            runs = [run.part(run.mask) for run in lease.runs]
+            store.settle(lease.token, "ack", None, now)
+            lease.runs = runs
+        return lease
+
+    def messages(self, lease: Lease, kind: type[M]) -> list[M]:
+        """The messages of a lease, in delivery order."""
+        log = self.engine.store.log
+        topic = self.topic.id
+        runs = lease.runs
+        if len(runs) == 1 and runs[0].mask == 1:
+            run = runs[0]
+            frame = log.frame(topic, run.partition, run.start)
+            assert frame is not None, "a leased message is in the log"
+            row = run.start - frame.base
+            return [kind(self, lease, run, frame, row, frame.rows.payload[row])]
+        found: list[M] = []
+        for run in runs:
+            for frame, rows in self.pieces(run):
+                payloads = frame.rows.payload[rows.start : rows.stop]
+                found += map(kind, repeat(self), repeat(lease), repeat(run), repeat(frame), rows, payloads)
+        return found
+
+    def pieces(self, run: Run) -> Iterator[tuple[Frame, range]]:
+        """The frames that a run lies in, with the rows of each, neighbours together."""
+        log = self.engine.store.log
+        for start, stop in segments(run.start, run.mask):
+            while start < stop:
+                frame = log.frame(self.topic.id, run.partition, start)
+                assert frame is not None, "a leased message is in the log"
+                end = min(stop, frame.stop)
+                yield frame, range(start - frame.base, end - frame.base)
+                start = end
+
+    def ack(self, message: Envelope) -> None:
+        engine = self.engine
+        with engine.lock:
+            now = engine.tick()
+            offset = message._frame.base + message._row
+            done = engine.store.heart.ack_one(message._lease, message._run, offset, now)
+            if done:
+                engine.store.commit(now)
+        if done:
+            message._settled = True
+        else:
+            self.settle("ack", message)
+
+    def settle(self, verb: str, message: Envelope, *, wait: Duration | None = None, error: object = None) -> None:
+        offset = message._frame.base + message._row
+        span = (message._run.partition, offset, offset + 1, 1)
+        outcome = self.settle_spans(message._lease, verb, (span,), wait, error)
+        if outcome.lost:
+            raise LeaseLost(lost_sentence(verb, [message.id]), lost=(message.id,))
+        if verb != "extend":
+            message._settled = True
+
+    async def settle_async(
+        self, verb: str, message: Envelope, *, wait: Duration | None = None, error: object = None
+    ) -> None:
+        self.settle(verb, message, wait=wait, error=error)
+
+    def settle_spans(
+        self, lease: Lease, verb: str, spans: Sequence[Span] | None, wait: Duration | None = None, error: object = None
+    ) -> Outcome:
+        """Settle some of a lease, or all of it."""
+        engine = self.engine
+        wait_ms = None if wait is None else duration_ms(wait, "delay")
+        with engine.lock:
+            now = engine.tick()
+            return self.settle_now(lease, verb, spans, wait_ms, error_text(error), now)
+
+    def settle_now(
+        self, lease: Lease, verb: str, spans: Sequence[Span] | None, wait_ms: int | None, error: str, now: int
+    ) -> Outcome:
+        """The same, with the lock held."""
+        store = self.engine.store
+        if verb == "extend":
+            return store.extend(lease.token, spans, now + check_visibility(wait_ms or 0), now)
+        outcome = store.settle(lease.token, verb, spans, now, delay_ms=wait_ms, error=error)
+        if verb != "ack":
+            self.engine.wake(self.topic)
+        return outcome
+
+
+def spans_of(chosen: Sequence[Envelope]) -> tuple[Span, ...]:
+    """What some messages of one lease cover, run by run."""
+    masks: dict[int, tuple[Run, int]] = {}
+    for message in chosen:
+        run = message._run
+        bit = 1 << message._frame.base + message._row - run.start
+        known = masks.get(id(run))
+        masks[id(run)] = (run, bit if known is None else known[1] | bit)
+    return tuple((run.partition, run.start, run.stop, mask) for run, mask in masks.values())
+
+
+def lost_ids(outcome: Outcome, chosen: Sequence[Envelope]) -> tuple[int, ...]:
+    lost = set(outcome.lost)
+    return tuple(message.id for message in chosen if (message.partition, message.offset) in lost)
+
+
+def error_text(error: object) -> str:
+    """An error as it is kept: its kind and its words."""
+    if error is None:
+        return ""
+    shown = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error)
+    return shown[:ERROR_TEXT_MAX]
+
+
+def check_visibility(lasting: int) -> int:
+    if not 0 < lasting <= VISIBILITY_MS_MAX:
+        raise BadTime(f"visibility of {lasting} ms; it takes more than 0 and at most {VISIBILITY_MS_MAX} ms")
+    return lasting
+
+
+def visibility_ms(visibility: Duration) -> int:
+    return check_visibility(duration_ms(visibility, "visibility"))
+
+
+def check_receive(limit: int, mode: str) -> None:
+    if type(limit) is not int or not 1 <= limit <= RECEIVE_LIMIT_MAX:
+        raise Refused(f"limit {limit!r}; it takes 1 to {RECEIVE_LIMIT_MAX}", code="bad_limit")
+    if mode not in MODES:
+        raise BadSetting(f"mode {mode!r}; it takes one of {', '.join(MODES)}")
+
+
+def wait_ms(wait: Duration | None) -> int:
+    lasting = 0 if wait is None else duration_ms(wait, "wait")
+    if lasting > WAIT_MS_MAX:
+        raise BadTime(f"wait {wait!r}; at most {WAIT_MS_MAX // 1000}s are allowed")
+    return lasting
+
+
+def lost_sentence(verb: str, ids: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ids[:5])) + (" …" if len(ids) > 5 else "")
+    return f"cannot {verb} {len(ids)} message(s) that this lease no longer holds: {shown}"

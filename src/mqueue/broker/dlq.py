@@ -1,0 +1,141 @@
+"""The dead-letter queue of a topic, as users see it: look at the dead, bring them back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from mqueue.broker.deliver import TopicDesk
+from mqueue.broker.engine import Engine
+from mqueue.broker.message import Message
+from mqueue.broker.replay import looked_at
+from mqueue.heart.group import Group
+from mqueue.model.errors import Refused
+from mqueue.policy.filter import compile_filter
+from mqueue.store.bury import dlq_of
+from mqueue.store.redrive import redrive
+from mqueue.wire.frame import Frame
+
+
+class DeadMessage(Message, eq=False, gc=False):
+    """A message in a dead-letter queue, with the story of its death at hand."""
+
+    @property
+    def reason(self) -> str:
+        return str(self.headers.get("x-reason", ""))
+
+    @property
+    def error(self) -> str:
+        return str(self.headers.get("x-error", ""))
+
+    @property
+    def group(self) -> str:
+        return str(self.headers.get("x-group", ""))
+
+    @property
+    def consumer(self) -> str:
+        return str(self.headers.get("x-consumer", ""))
+
+    @property
+    def attempts(self) -> int:
+        return int(self.headers.get("x-attempts", 0))
+
+
+class Redrive(Struct, frozen=True):
+    """What a redrive did, or would do."""
+
+    matched: int
+    redriven: int
+    dry_run: bool
+
+
+class Dlq:
+    def __init__(self, engine: Engine, namespace: str, topic: str) -> None:
+        self._engine = engine
+        self._namespace = namespace
+        self._topic = topic
+
+    def messages(
+        self, limit: int = 100, *, filter: str | Callable[[DeadMessage], bool] | None = None
+    ) -> list[DeadMessage]:
+        """The dead that nobody has dealt with: not acked by group `default` of the dead-letter queue, not redriven."""
+        matches = _matcher(filter)
+        found: list[DeadMessage] = []
+        with self._engine.lock:
+            self._engine.tick()
+            for message in self._open():
+                if matches(message):
+                    found.append(message)
+                    if len(found) == limit:
+                        break
+        return found
+
+    def redrive(
+        self,
+        *,
+        filter: str | Callable[[DeadMessage], bool] | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> Redrive:
+        """Make the dead ready again, each in the group that it died in. Only what is dead now: what dies again stays dead."""
+        if limit is not None and limit < 1:
+            raise Refused(f"limit {limit!r}; it takes 1 or more", code="bad_limit")
+        matches = _matcher(filter)
+        matched = redriven = 0
+        with self._engine.lock:
+            now = self._engine.tick()
+            chosen = []
+            for message in self._open():
+                if matches(message):
+                    chosen.append((message._frame, message._row))
+                    if len(chosen) == limit:
+                        break
+            matched = len(chosen)
+            dlq = self._desk()
+            if dlq is not None and not dry_run:
+                redriven = sum(redrive(self._engine.store, dlq.topic, frame, row, now) for frame, row in chosen)
+                for topic in list(self._engine.store.state.topics.values()):
+                    self._engine.wake(topic)
+        return Redrive(matched, redriven, dry_run)
+
+    def __len__(self) -> int:
+        with self._engine.lock:
+            self._engine.tick()
+            return sum(1 for _ in self._open())
+
+    def _desk(self) -> TopicDesk | None:
+        origin = self._engine.known_topic(self._namespace, self._topic)
+        name = dlq_of(origin)
+        topic = self._engine.store.state.names.get((self._namespace, name)) if name else None
+        return None if topic is None else TopicDesk(self._engine, topic)
+
+    def _open(self) -> Iterator[DeadMessage]:
+        desk = self._desk()
+        if desk is None:
+            return
+        topic = desk.topic
+        group = topic.groups.get("default") or Group(topic.id, "default", topic.partitions, topic.floors, 0)
+        for partition in topic.partitions:
+            for frame in desk.engine.store.log.frames(topic.id, partition.number, partition.floor, partition.next):
+                for row in range(frame.count):
+                    if self._is_open(desk, group, frame, row):
+                        yield looked_at(desk, group, frame, row, DeadMessage)
+
+    def _is_open(self, desk: TopicDesk, group: Group, frame: Frame, row: int) -> bool:
+        """Whether the group `default` has not settled a message and nobody has cancelled it."""
+        priority, at, offset = desk.engine.store.order_key(desk.topic, frame, row)
+        if offset in desk.topic.partitions[frame.partition].void:
+            return False
+        reader = group.readers[frame.partition]
+        return (
+            reader.passed(priority, at, offset, offset + 1) == offset
+            or reader.holds(offset) is not None
+            or desk.engine.store.heart.lease_of(group, frame.partition, offset) is not None
+        )
+
+
+def _matcher(filter: str | Callable[[DeadMessage], bool] | None) -> Callable[[DeadMessage], bool]:
+    if filter is None:
+        return lambda message: True
+    return filter if callable(filter) else compile_filter(filter)

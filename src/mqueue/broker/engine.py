@@ -1,0 +1,119 @@
+"""The embedded broker's engine room: one store, one lock, one clock, and those who wait for messages.
+
+Every call takes the lock, reads the clock once, lets time pass, and works on the store. It knows no durations as text,
+no drafts and no message objects: those belong to the calls around it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from mqueue.heart.topic import Topic
+from mqueue.model.clock import Clock
+from mqueue.model.errors import Closed, NotFound
+from mqueue.model.names import check_name
+from mqueue.policy.quota import Quotas
+from mqueue.store.store import Store
+
+
+class Waiter(Protocol):
+    """Somebody who waits for messages. `wake` is called with the lock held, from any thread: it must not block."""
+
+    def wake(self) -> None: ...
+
+
+class Engine:
+    def __init__(self, store: Store, clock: Clock, quotas: Quotas) -> None:
+        self.store = store
+        self.clock = clock
+        self.quotas = quotas
+        self.lock: threading.Lock | Shut = threading.Lock()
+        self.waiters: dict[int, set[Waiter]] = {}
+        self.closing: list[Callable[[], None]] = []
+        """What has to stop first when the broker closes, newest first."""
+        self.timers = store.state.timers
+        _ENGINES.add(self)
+
+    def tick(self) -> int:
+        """The time now, everything that was due by now done. Call it with the lock held."""
+        now = self.clock.now()
+        heap = self.timers.heap
+        if heap and heap[0][0] <= now:
+            self.store.advance(now)
+        return now
+
+    def topic(self, namespace: str, name: str, now: int) -> Topic:
+        """A topic, made on first use."""
+        topic = self.store.state.names.get((namespace, name))
+        if topic is None:
+            topic = self.store.topic(check_name(namespace, "namespace"), check_name(name, "topic"), now)
+        return topic
+
+    def known_topic(self, namespace: str, name: str) -> Topic:
+        """A topic that has to be there."""
+        topic = self.store.state.names.get((namespace, name))
+        if topic is None:
+            raise NotFound(f"topic {check_name(name, 'topic')!r} is not there in namespace {namespace!r}")
+        return topic
+
+    def wake(self, topic: Topic) -> None:
+        """Messages of a topic may be ready: those who wait for it should look."""
+        for waiter in self.waiters.get(topic.id, ()):
+            waiter.wake()
+
+    def wait_for(self, topics: Iterable[Topic], waiter: Waiter) -> None:
+        for topic in topics:
+            self.waiters.setdefault(topic.id, set()).add(waiter)
+
+    def leave(self, topics: Iterable[Topic], waiter: Waiter) -> None:
+        for topic in topics:
+            waiting = self.waiters.get(topic.id)
+            if waiting is not None:
+                waiting.discard(waiter)
+                if not waiting:
+                    del self.waiters[topic.id]
+
+    def close(self) -> None:
+        """Hand out nothing more; give back what is held, wake whoever waits."""
+        while self.closing:
+            self.closing.pop()()
+        lock = self.lock
+        if isinstance(lock, Shut):
+            return
+        with lock:
+            now = self.tick()
+            for lease in list(self.store.state.leases.values()):
+                self.store.settle(lease.token, "release", None, now)
+            self.lock = Shut("the broker is closed")
+            for waiting in self.waiters.values():
+                for waiter in waiting:
+                    waiter.wake()
+
+
+class Shut:
+    """Stands where the lock was: whoever comes now is told why not. So an open broker pays nothing for the check."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __enter__(self) -> None:
+        raise Closed(self.reason)
+
+    def __exit__(self, *_: object) -> None:
+        raise AssertionError("nobody gets in")
+
+
+_ENGINES: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """A forked child has a copy of the messages: if it handed them out, they would be handed out twice."""
+    for engine in list(_ENGINES):
+        engine.lock = Shut("the broker was opened in another process, before a fork; open one in this process")
+
+
+os.register_at_fork(after_in_child=_after_fork)

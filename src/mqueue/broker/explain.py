@@ -1,0 +1,217 @@
+"""What became of a message: its place, its trace, and why it is not being delivered right now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from mqueue.broker.engine import Engine
+from mqueue.heart.group import Group
+from mqueue.heart.topic import Topic
+from mqueue.model import events as ev
+from mqueue.model.errors import NotFound
+from mqueue.model.lifecycle import Kind
+from mqueue.model.times import rfc3339, to_datetime
+from mqueue.wire.frame import Frame
+
+
+class TraceEvent(Struct, frozen=True):
+    time: datetime
+    kind: str
+    detail: str
+
+
+class Trace(Struct, frozen=True):
+    """The life of a message; printed, its timeline."""
+
+    id: int
+    topic: str
+    events: tuple[TraceEvent, ...]
+
+    @property
+    def attempts(self) -> int:
+        """How often it was delivered, to all groups together."""
+        return sum(event.kind in (Kind.DELIVERED, Kind.REDELIVERED) for event in self.events)
+
+    @property
+    def latency(self) -> timedelta | None:
+        """From publish to the first acknowledgement."""
+        done = [event.time for event in self.events if event.kind == Kind.ACKNOWLEDGED]
+        return done[0] - self.events[0].time if done else None
+
+    def __str__(self) -> str:
+        lines = [f"message {self.id} in {self.topic}"]
+        for event in self.events:
+            lines.append(
+                f"  {event.time:%Y-%m-%d %H:%M:%S}.{event.time.microsecond // 1000:03d}  {event.kind:<13} {event.detail}"
+            )
+        return "\n".join(line.rstrip() for line in lines)
+
+
+class Explanation(Struct, frozen=True):
+    """Why a message is not being delivered now. `code` is stable; printed, it is a sentence."""
+
+    code: str
+    sentence: str
+    until: datetime | None = None
+    by: str | None = None
+    ahead: int = 0
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def find(engine: Engine, namespace: str, id: int) -> tuple[Topic, Frame, int]:
+    """The topic, frame and row of a message. Call it with the lock held."""
+    found = engine.store.log.find(id)
+    if found is not None:
+        frame, row = found
+        topic = engine.store.state.topics.get(frame.topic)
+        if topic is not None and topic.namespace == namespace:
+            return topic, frame, row
+    raise NotFound(f"message {id} is not there: it never was, or retention has dropped it")
+
+
+def trace(engine: Engine, namespace: str, id: int) -> Trace:
+    with engine.lock:
+        engine.tick()
+        topic, frame, row = find(engine, namespace, id)
+        engine.store.flush()
+        events = [*_born(frame, row), *_lived(engine.store.log.events(topic.id), frame.partition, frame.base + row)]
+        return Trace(
+            id, topic.name, tuple(TraceEvent(to_datetime(at), kind.value, detail) for at, kind, detail in events)
+        )
+
+
+def explain(engine: Engine, namespace: str, id: int, group_name: str) -> Explanation:
+    with engine.lock:
+        now = engine.tick()
+        topic, frame, row = find(engine, namespace, id)
+        group = topic.groups.get(group_name)
+        return _message_state(engine, topic, frame, row, now) or _delivery_state(
+            engine, topic, group, frame, row, group_name, now
+        )
+
+
+def _message_state(engine: Engine, topic: Topic, frame: Frame, row: int, now: int) -> Explanation | None:
+    """What holds for every group."""
+    _, due, offset = engine.store.order_key(topic, frame, row)
+    partition = topic.partitions[frame.partition]
+    if offset in partition.void:
+        if offset in partition.expired:
+            return Explanation("expired", f"it expired at {rfc3339(frame.number('expires_at', row))}")
+        return Explanation("cancelled", "it was cancelled")
+    if due > now:
+        return Explanation("scheduled", f"it is scheduled for {rfc3339(due)}", until=to_datetime(due))
+    return None
+
+
+def _delivery_state(
+    engine: Engine, topic: Topic, group: Group | None, frame: Frame, row: int, name: str, now: int
+) -> Explanation:
+    priority, at, offset = engine.store.order_key(topic, frame, row)
+    if group is None:
+        return Explanation(
+            "no_consumer", f"no consumer of group {name!r} has ever asked for messages of {topic.name!r}"
+        )
+    reader = group.readers[frame.partition]
+    held = engine.store.heart.lease_of(group, frame.partition, offset)
+    if held is not None:
+        lease, run = held
+        who = lease.consumer or "a consumer"
+        return Explanation("leased", f"{who} holds it until {rfc3339(run.until)}", until=to_datetime(run.until), by=who)
+    parked = reader.holds(offset)
+    if parked is not None and parked.until:
+        why = f"attempt {parked.attempt} failed; it waits for its retry until {rfc3339(parked.until)}"
+        return Explanation("waiting", why, until=to_datetime(parked.until))
+    if offset < reader.start:
+        return Explanation("before_start", f"group {name!r} starts at offset {reader.start}, behind it")
+    if parked is None and reader.passed(priority, at, offset, offset + 1) > offset:
+        return Explanation("settled", f"group {name!r} has settled it")
+    if group.in_flight >= topic.settings.in_flight_max:
+        limit = topic.settings.in_flight_max
+        return Explanation(
+            "in_flight_max", f"group {name!r} holds {group.in_flight} messages, as many as in_flight_max {limit} allows"
+        )
+    ahead = _ahead(group, (priority, at, frame.partition, offset))
+    if ahead:
+        return Explanation("behind", f"{ahead} messages go before it", ahead=ahead)
+    since = rfc3339(group.heard_at)
+    return Explanation("ready", f"it is next; group {name!r} last asked for messages at {since}")
+
+
+def _ahead(group: Group, key: tuple[int, int, int, int]) -> int:
+    """How many ready messages of a group sort before an order key."""
+    count = 0
+    for reader in group.readers:
+        for priority, at, start, _, mask in reader.upcoming():
+            if (priority, at) > key[:2]:
+                break
+            if (priority, at) < key[:2] or reader.partition.number < key[2]:
+                count += mask.bit_count()
+            elif reader.partition.number == key[2]:
+                count += (mask & (1 << max(0, key[3] - start)) - 1).bit_count()
+    return count
+
+
+def _born(frame: Frame, row: int) -> Iterator[tuple[int, Kind, str]]:
+    at = frame.at_of(row)
+    yield at, Kind.PUBLISHED, f"partition {frame.partition}, offset {frame.base + row}"
+    due = frame.number("deliver_at", row)
+    if due > at:
+        yield at, Kind.SCHEDULED, f"for {rfc3339(due)}"
+
+
+def _lived(events: Iterable[ev.Event], partition: int, offset: int) -> Iterator[tuple[int, Kind, str]]:
+    for event in events:
+        told = _told(event, partition, offset)
+        if told is not None:
+            yield event.at, *told
+
+
+_SETTLED = {
+    "ack": Kind.ACKNOWLEDGED,
+    "nack": Kind.NACKED,
+    "release": Kind.RELEASED,
+    "expire": Kind.TIMED_OUT,
+    "dead": Kind.DEAD,
+}
+
+
+def _told(event: ev.Event, partition: int, offset: int) -> tuple[Kind, str] | None:
+    """What an event says about one message."""
+    if isinstance(event, ev.Leased):
+        attempt = next((span[4] for span in event.spans if _in(span, partition, offset)), 0)
+        if attempt:
+            who = f" by {event.consumer}" if event.consumer else ""
+            kind = Kind.DELIVERED if attempt == 1 else Kind.REDELIVERED
+            return kind, f"to {event.group}{who}, attempt {attempt}, until {rfc3339(event.deadline)}"
+    elif isinstance(event, ev.Purged):
+        if offset < event.floors[partition]:
+            return Kind.CANCELLED, "purged"
+    elif isinstance(event, ev.Rescheduled | ev.Duplicated):
+        if (event.partition, event.offset) == (partition, offset):
+            if isinstance(event, ev.Duplicated):
+                return Kind.DUPLICATE, "published again with the same idempotency key"
+            return Kind.SCHEDULED, f"for {rfc3339(event.due)}"
+    elif isinstance(event, ev.Settled | ev.Extended | ev.Voided | ev.Redriven):
+        if any(_in(span, partition, offset) for span in event.spans):
+            return _ended(event)
+    return None
+
+
+def _ended(event: ev.Settled | ev.Extended | ev.Voided | ev.Redriven) -> tuple[Kind, str]:
+    if isinstance(event, ev.Settled):
+        notes = [event.group, event.reason, f"until {rfc3339(event.due)}" if event.due else "", event.error]
+        return _SETTLED[event.verb], ", ".join(note for note in notes if note)
+    if isinstance(event, ev.Extended):
+        return Kind.EXTENDED, f"{event.group}, until {rfc3339(event.deadline)}"
+    if isinstance(event, ev.Redriven):
+        return Kind.REDRIVEN, event.group
+    return (Kind.EXPIRED if event.cause == "expired" else Kind.CANCELLED), ""
+
+
+def _in(span: tuple[int, ...], partition: int, offset: int) -> bool:
+    return span[0] == partition and span[1] <= offset < span[2] and bool(span[3] >> offset - span[1] & 1)

@@ -1,0 +1,204 @@
+"""A user's table on its way in: checked column by column, sorted and cut into frames, never message by message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from mqueue.broker.engine import Engine
+from mqueue.broker.intake import check_rows
+from mqueue.broker.publish import publish_rows, receipts
+from mqueue.heart.topic import Topic
+from mqueue.model.errors import BadFrame, BadPriority, BadTime, Refused, TooLarge
+from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX, TIME_MS_MAX, Limits
+from mqueue.model.message import Receipt
+from mqueue.model.priority import NORMAL, PRIORITY_MAX, PRIORITY_MIN
+from mqueue.policy.routing import partitions_of
+from mqueue.store.place import check_priorities
+from mqueue.wire.arrow import BODY, decode
+from mqueue.wire.frame import Frame
+from mqueue.wire.rows import Numbers, Rows
+
+COLUMNS = ("payload", "key", "headers", "priority", "deliver_at", "expires_at", "idempotency_key", "fairness_key")
+
+
+class Receipts(Sequence[Receipt]):
+    """The receipts of a table, made when they are looked at."""
+
+    def __init__(self, topic: str, durability: str, placed: list[tuple[Frame, NDArray[np.intp] | range]]) -> None:
+        self._topic = topic
+        self._durability = durability
+        self._placed = placed
+        self._count = sum(frame.count for frame, _ in placed)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(self._count))]
+        row = index + self._count if index < 0 else index
+        for frame, rows in self._placed:
+            if isinstance(rows, range):
+                found = [row - rows.start] if row in rows else []
+            else:
+                found = np.flatnonzero(rows == row).tolist()
+            if found:
+                place = found[0]
+                return Receipt(
+                    frame.id_of(place), self._topic, frame.partition, frame.base + place, False, self._durability
+                )
+        raise IndexError(index)
+
+
+def publish_table(engine: Engine, namespace: str, name: str, table: Any) -> Sequence[Receipt]:
+    """One call, one commit, all or none."""
+    batch = _checked(table, engine.store.limits)
+    with engine.lock:
+        now = engine.tick()
+        topic = engine.topic(namespace, name, now)
+        store = engine.store
+        rows = _numbers_of(batch, topic, now)
+        body = batch.select([column for column in batch.schema.names if column in BODY])
+        if (
+            "idempotency_key" in body.schema.names or "headers" in body.schema.names
+        ):  # these need a look at each message
+            whole = decode(body)
+            whole.priority, whole.deliver_at, whole.expires_at = rows.priority, rows.deliver_at, rows.expires_at
+            check_rows(whole, store.limits)
+            return receipts(engine, topic, publish_rows(engine, topic, whole, now))
+        check_priorities(topic, rows)
+        store.check_room(topic, batch.num_rows)
+        engine.quotas.admit(namespace, batch.num_rows, now)
+        store.make_room(topic, batch.num_rows, now)
+        placed = list(_frames(topic, body, rows, store.next_partition(topic), now))
+        store.append(topic, [frame for frame, _ in placed], now)
+        if engine.waiters:
+            engine.wake(topic)
+        return Receipts(name, store.log.durability, placed)
+
+
+def _frames(
+    topic: Topic, body: pa.RecordBatch, rows: Rows, robin: int, now: int
+) -> Iterator[tuple[Frame, NDArray[np.intp] | range]]:
+    """Frames of at most 4096 rows and 8 MiB per partition, sorted by (priority, due), with the table's rows in each."""
+    count = body.num_rows
+    largest = pc.max(pc.binary_length(body.column("payload"))).as_py() or 0
+    step = max(1, min(FRAME_ROWS_MAX, FRAME_BYTES_MAX // (largest + 1024)))
+    for number, members in _members(topic, body, robin):
+        chosen = _ordered(rows, members, count, now)
+        part = body if chosen is None else body.take(pa.array(chosen))
+        for start in range(0, part.num_rows, step):
+            piece = part.slice(start, step)
+            places = range(start, start + piece.num_rows) if chosen is None else chosen[start : start + step]
+            columns = (_picked(column, places) for column in (rows.priority, rows.deliver_at, rows.expires_at))
+            yield Frame.of_batch(topic.id, number, piece, *columns), places
+
+
+def _members(topic: Topic, body: pa.RecordBatch, robin: int) -> list[tuple[int, NDArray[np.intp] | None]]:
+    """Which rows go to which partition; None: all."""
+    if len(topic.partitions) == 1 or "key" not in body.schema.names:
+        return [(robin, None)]
+    targets = partitions_of(body.column("key").to_pylist(), len(topic.partitions), robin)
+    return [(int(number), np.flatnonzero(targets == number)) for number in np.unique(targets)]
+
+
+def _ordered(rows: Rows, members: NDArray[np.intp] | None, count: int, now: int) -> NDArray[np.intp] | None:
+    """Some rows in the order of delivery; None: all rows as they stand."""
+    if isinstance(rows.priority, int) and isinstance(rows.deliver_at, int):
+        return members
+    chosen = np.arange(count) if members is None else members
+    urgent = np.broadcast_to(np.asarray(rows.priority, np.int64), count)[chosen]
+    due = np.maximum(np.broadcast_to(np.asarray(rows.deliver_at, np.int64), count)[chosen], now)
+    order = np.lexsort((due, urgent))
+    return members if np.array_equal(order, np.arange(len(chosen))) else chosen[order]
+
+
+def _picked(column: Numbers, places: NDArray[np.intp] | range) -> Numbers:
+    if isinstance(column, int):
+        return column
+    values = np.asarray(column, np.int64)
+    return _one_or_many(values[places.start : places.stop] if isinstance(places, range) else values[places])
+
+
+def _one_or_many(values: NDArray[np.int64]) -> Numbers:
+    return int(values[0]) if (values == values[0]).all() else values
+
+
+def _checked(table: Any, limits: Limits) -> pa.RecordBatch:
+    """The table as one valid record batch of columns that we know, none of them too large."""
+    if isinstance(table, pa.Table):
+        batches = table.combine_chunks().to_batches()
+        table = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+    if not isinstance(table, pa.RecordBatch):
+        raise BadFrame(f"{type(table).__name__} is no pyarrow Table or RecordBatch")
+    names = table.schema.names
+    for name in names:
+        if name not in COLUMNS or names.count(name) > 1:
+            raise BadFrame(f"column {name!r} is unknown or stands twice; allowed: {', '.join(COLUMNS)}")
+    if "payload" not in names:
+        raise BadFrame(f"column 'payload' is missing; there are: {', '.join(names) or 'none'}")
+    if not table.num_rows:
+        raise Refused("the table has no rows", code="empty")
+    if table.num_rows > limits.call_messages_max:
+        raise TooLarge(
+            f"{table.num_rows} messages in one call; {limits.call_messages_max} are allowed", code="too_many"
+        )
+    try:
+        table.validate(full=True)
+        arrays = [table.column(name).cast(BODY[name]) if name in BODY else table.column(name) for name in names]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadFrame(f"the table does not fit: {error}") from error
+    batch = pa.RecordBatch.from_arrays(arrays, names)
+    _check_sizes(batch, limits)
+    return batch
+
+
+def _check_sizes(batch: pa.RecordBatch, limits: Limits) -> None:
+    if batch.column("payload").null_count:
+        raise BadFrame(f"{batch.column('payload').null_count} payloads are null")
+    for name, most in (("payload", limits.payload_bytes_max), ("key", limits.key_bytes_max)):
+        if name in batch.schema.names:
+            largest = pc.max(pc.binary_length(batch.column(name))).as_py() or 0
+            if largest > most:
+                raise TooLarge(f"{name} of {largest} bytes; {most} are allowed", code=f"{name}_too_large")
+    if batch.nbytes > limits.call_bytes_max:
+        raise TooLarge(f"{batch.nbytes} bytes in one call; {limits.call_bytes_max} are allowed", code="call_too_large")
+
+
+def _numbers_of(batch: pa.RecordBatch, topic: Topic, now: int) -> Rows:
+    """Priorities and times of a table."""
+    urgent = _numbers(batch, "priority", NORMAL, PRIORITY_MIN, PRIORITY_MAX, BadPriority)
+    due = _numbers(batch, "deliver_at", 0, 0, TIME_MS_MAX, BadTime)
+    expires = _numbers(batch, "expires_at", 0, 0, TIME_MS_MAX, BadTime)
+    from_when = np.maximum(np.asarray(due, np.int64), now)
+    settings = topic.settings
+    if settings.max_delay_ms is not None and (from_when - now).max() > settings.max_delay_ms:
+        raise BadTime(f"a deliver_at is more than max_delay, {settings.max_delay_ms} ms, ahead", code="delay_too_long")
+    if settings.default_ttl_ms is not None and isinstance(expires, int) and not expires:
+        expires = _one_or_many(np.atleast_1d(from_when + settings.default_ttl_ms))
+    ends = np.asarray(expires, np.int64)
+    if np.any((ends != 0) & (ends <= from_when)):
+        raise BadTime("an expires_at is not after its deliver_at and after now")
+    return Rows([], priority=urgent, deliver_at=due, expires_at=expires)
+
+
+def _numbers(batch: pa.RecordBatch, name: str, default: int, low: int, high: int, error: type[Refused]) -> Numbers:
+    """A column of numbers or times: one number if all rows agree, else an array."""
+    if name not in batch.schema.names:
+        return default
+    column = batch.column(name)
+    try:
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+        values: NDArray[np.int64] = column.cast(pa.int64()).fill_null(default).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as cause:
+        raise BadFrame(f"column {name!r} of type {column.type} does not fit: {cause}") from cause
+    if values.min() < low or values.max() > high:
+        raise error(f"{name} {values.min() if values.min() < low else values.max()} is outside {low} to {high}")
+    return _one_or_many(values)

@@ -1,0 +1,120 @@
+"""Topics, groups and schedules: the calls that change them. Each takes the lock once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mqueue.broker.deliver import TopicDesk
+from mqueue.broker.engine import Engine
+from mqueue.broker.explain import find
+from mqueue.broker.replay import Position, starts_of
+from mqueue.heart.topic import Topic
+from mqueue.model import events as ev
+from mqueue.model.errors import BadTime, Conflict, NotFound
+from mqueue.model.names import check_name
+from mqueue.model.settings import parse
+from mqueue.model.times import Duration, Instant, duration_ms, instant, rfc3339
+from mqueue.wire.frame import Frame
+
+
+def topics(engine: Engine, namespace: str) -> list[str]:
+    with engine.lock:
+        return sorted(name for space, name in engine.store.state.names if space == namespace)
+
+
+def configure(engine: Engine, namespace: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    from mqueue.model.settings import describe
+
+    with engine.lock:
+        now = engine.tick()
+        known = engine.store.state.names.get((namespace, check_name(name, "topic")))
+        wanted = parse(settings, engine.store.defaults if known is None else known.settings)
+        if known is None:
+            known = engine.store.make_topic(namespace, name, wanted, now)
+        engine.store.configure(known, wanted, now)
+        engine.wake(known)
+        return describe(known.settings)
+
+
+def purge(engine: Engine, namespace: str, name: str) -> int:
+    with engine.lock:
+        now = engine.tick()
+        return engine.store.purge(engine.known_topic(namespace, name), now)
+
+
+def delete_topic(engine: Engine, namespace: str, name: str) -> None:
+    with engine.lock:
+        now = engine.tick()
+        topic = engine.known_topic(namespace, name)
+        engine.store.drop_topic(topic, now)
+        engine.wake(topic)
+
+
+def create_group(engine: Engine, namespace: str, name: str, group: str, start: Position) -> None:
+    with engine.lock:
+        now = engine.tick()
+        topic = engine.topic(namespace, name, now)
+        if check_name(group, "group") in topic.groups:
+            raise Conflict(f"group {group!r} of topic {name!r} is there already", code="group_exists")
+        engine.store.make_group(topic, group, starts_of(TopicDesk(engine, topic), start), now)
+
+
+def delete_group(engine: Engine, namespace: str, name: str, group: str) -> None:
+    with engine.lock:
+        now = engine.tick()
+        topic = engine.known_topic(namespace, name)
+        _known_group(topic, group)
+        engine.store.happen(ev.GroupDropped(now, topic.id, group), now)
+
+
+def seek(engine: Engine, namespace: str, name: str, group: str, to: Position) -> None:
+    with engine.lock:
+        now = engine.tick()
+        topic = engine.known_topic(namespace, name)
+        _known_group(topic, group)
+        engine.store.happen(ev.Sought(now, topic.id, group, starts_of(TopicDesk(engine, topic), to)), now)
+        engine.wake(topic)
+
+
+def cancel(engine: Engine, namespace: str, id: int) -> None:
+    with engine.lock:
+        now = engine.tick()
+        topic, frame, row = find(engine, namespace, id)
+        priority, due, offset = _scheduled(engine, topic, frame, row, now)
+        engine.store.heart.cancel(topic, frame.partition, offset, priority, due, now)
+        engine.store.commit(now)
+
+
+def reschedule(engine: Engine, namespace: str, id: int, deliver_at: Instant | None, delay: Duration | None) -> None:
+    if (deliver_at is None) == (delay is None):
+        raise BadTime("reschedule takes deliver_at or delay, one of them")
+    with engine.lock:
+        now = engine.tick()
+        topic, frame, row = find(engine, namespace, id)
+        priority, _, offset = _scheduled(engine, topic, frame, row, now)
+        due = now + duration_ms(delay, "delay") if delay is not None else instant(deliver_at, "deliver_at")  # type: ignore[arg-type]
+        due = max(due, now + 1)
+        expires = frame.number("expires_at", row)
+        if expires and due >= expires:
+            raise BadTime(f"deliver_at {rfc3339(due)} is not before the message expires, at {rfc3339(expires)}")
+        engine.store.happen(ev.Rescheduled(now, topic.id, frame.partition, offset, priority, due), now)
+        engine.wake(topic)
+
+
+def _scheduled(engine: Engine, topic: Topic, frame: Frame, row: int, now: int) -> tuple[int, int, int]:
+    """The order key of a message that has to be scheduled still."""
+    priority, due, offset = engine.store.order_key(topic, frame, row)
+    if offset in topic.partitions[frame.partition].void:
+        raise Conflict(f"message {frame.id_of(row)} has ended already", code="not_scheduled")
+    if due <= now:
+        raise Conflict(
+            f"message {frame.id_of(row)} is visible since {rfc3339(due)}, not scheduled", code="not_scheduled"
+        )
+    return priority, due, offset
+
+
+def _known_group(topic: Topic, group: str) -> None:
+    if group not in topic.groups:
+        there = ", ".join(sorted(topic.groups)) or "none"
+        raise NotFound(f"group {check_name(group, 'group')!r} is not there on topic {topic.name!r}; there are: {there}")

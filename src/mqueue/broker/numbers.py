@@ -1,0 +1,115 @@
+"""How many, of what, in which state: statistics of a topic and of the whole broker, as plain numbers."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from mqueue.broker.engine import Engine
+from mqueue.heart.group import Group
+from mqueue.heart.topic import Topic
+
+
+class GroupStats(Struct, frozen=True):
+    """What became of the messages of one group. A message that the group was to get is in exactly one of these."""
+
+    ready: int
+    waiting: int
+    leased: int
+    acked: int
+    dead: int
+    expired: int
+    cancelled: int
+    lapsed: int
+    """Dropped by retention before the group had settled them: it had not been heard of for too long."""
+    delivered: int
+    oldest_ready_seconds: float | None
+
+    @property
+    def depth(self) -> int:
+        """What the group has still to do."""
+        return self.ready + self.waiting + self.leased
+
+
+class TopicStats(Struct, frozen=True):
+    """A topic in numbers. The states are those of its slowest group; without a group everything visible is ready."""
+
+    topic: str
+    published: int
+    retained: int
+    bytes: int
+    partitions: int
+    scheduled: int
+    depth: int
+    ready: int
+    waiting: int
+    leased: int
+    acked: int
+    dead: int
+    expired: int
+    cancelled: int
+    oldest_ready_seconds: float | None
+    groups: dict[str, GroupStats]
+
+
+def topic_stats(engine: Engine, topic: Topic, now: int) -> TopicStats:
+    groups = {name: group_stats(group, now) for name, group in topic.groups.items()}
+    unread = group_stats(Group(topic.id, "", topic.partitions, topic.floors, now), now)
+    slowest = max(groups.values(), key=lambda group: group.depth, default=None)
+    shown = slowest or unread
+    log = engine.store.log
+    return TopicStats(
+        topic=topic.name,
+        published=sum(partition.next for partition in topic.partitions),
+        retained=sum(partition.next - partition.floor for partition in topic.partitions),
+        bytes=sum(log.size(topic.id, partition.number) for partition in topic.partitions),
+        partitions=len(topic.partitions),
+        scheduled=topic.scheduled,
+        depth=topic.depth,
+        ready=shown.ready,
+        waiting=shown.waiting,
+        leased=shown.leased,
+        acked=shown.acked,
+        dead=shown.dead,
+        expired=shown.expired if slowest else sum(partition.expired_count for partition in topic.partitions),
+        cancelled=shown.cancelled if slowest else sum(partition.cancelled for partition in topic.partitions),
+        oldest_ready_seconds=shown.oldest_ready_seconds,
+        groups=groups,
+    )
+
+
+def group_stats(group: Group, now: int) -> GroupStats:
+    fronts = [first for reader in group.readers if (first := reader.oldest_ready()) is not None]
+    return GroupStats(
+        ready=group.ready,
+        waiting=group.waiting,
+        leased=group.in_flight,
+        acked=group.acked,
+        dead=group.dead,
+        expired=group.expired,
+        cancelled=group.cancelled,
+        lapsed=group.lapsed,
+        delivered=group.delivered,
+        oldest_ready_seconds=(now - min(fronts)) / 1000 if fronts else None,
+    )
+
+
+def metrics(engine: Engine, now: int) -> dict[str, int]:
+    """The whole broker in numbers."""
+    topics = list(engine.store.state.topics.values())
+    groups = [group for topic in topics for group in topic.groups.values()]
+    return {
+        "topics": len(topics),
+        "groups": len(groups),
+        "leases": len(engine.store.state.leases),
+        "published": sum(partition.next for topic in topics for partition in topic.partitions),
+        "retained": sum(partition.next - partition.floor for topic in topics for partition in topic.partitions),
+        "scheduled": sum(topic.scheduled for topic in topics),
+        "ready": sum(group.ready for group in groups),
+        "waiting": sum(group.waiting for group in groups),
+        "leased": sum(group.in_flight for group in groups),
+        "delivered": sum(group.delivered for group in groups),
+        "acked": sum(group.acked for group in groups),
+        "dead": sum(group.dead for group in groups),
+        "expired": sum(partition.expired_count for topic in topics for partition in topic.partitions),
+        "cancelled": sum(partition.cancelled for topic in topics for partition in topic.partitions),
+    }

@@ -1,0 +1,98 @@
+"""The walk of a publish: drafts → admission → store → receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mqueue.broker.engine import Engine
+from mqueue.broker.intake import one_row, rows_of
+from mqueue.heart.topic import Topic
+from mqueue.model.errors import BadSetting, Refused
+from mqueue.model.message import Draft, Receipt
+from mqueue.store.store import Place
+from mqueue.wire.rows import Rows
+
+
+def publish_plain(engine: Engine, namespace: str, name: str, payload: bytes) -> Receipt:
+    """One message of nothing but bytes: the shortest way through."""
+    if len(payload) > engine.store.limits.payload_bytes_max:
+        return publish_one(engine, namespace, name, Draft(payload))
+    with engine.lock:
+        now = engine.tick()
+        store = engine.store
+        topic = store.state.names.get((namespace, name))
+        if topic is None or not topic.plain or not engine.quotas.unlimited:
+            return _publish_one(engine, namespace, name, Draft(payload), now)
+        id, partition, offset = store.publish_one(topic, payload, now)
+        if engine.waiters:
+            engine.wake(topic)
+    return Receipt(id, name, partition, offset, False, store.log.durability)
+
+
+def publish_one(engine: Engine, namespace: str, name: str, draft: Draft) -> Receipt:
+    with engine.lock:
+        return _publish_one(engine, namespace, name, draft, engine.tick())
+
+
+def _publish_one(engine: Engine, namespace: str, name: str, draft: Draft, now: int) -> Receipt:
+    topic = engine.topic(namespace, draft.topic or name, now)
+    rows = one_row(draft, topic.settings, engine.store.limits, now)
+    return receipts(engine, topic, publish_rows(engine, topic, rows, now))[0]
+
+
+def publish_many(engine: Engine, namespace: str, name: str | None, items: Iterable[Any]) -> list[Receipt]:
+    """One call, one commit, all or none."""
+    items = items if isinstance(items, list) else list(items)
+    with engine.lock:
+        now = engine.tick()
+        if name is None or any(item.__class__ is Draft and item.topic not in (None, name) for item in items):
+            return publish_drafts(engine, namespace, name, items, now)
+        topic = engine.topic(namespace, name, now)
+        rows = rows_of(items, topic.settings, engine.store.limits, now)
+        return receipts(engine, topic, publish_rows(engine, topic, rows, now))
+
+
+def publish_drafts(engine: Engine, namespace: str, name: str | None, items: Sequence[Any], now: int) -> list[Receipt]:
+    """Messages for several topics in one commit: everything is checked before the first is written."""
+    batches: dict[str, list[int]] = {}
+    for row, item in enumerate(items):
+        target = item.topic if isinstance(item, Draft) and item.topic else name
+        if target is None:
+            raise Refused(f"message {row} of the call names no topic; give Draft(…, topic=…)", code="no_topic")
+        batches.setdefault(target, []).append(row)
+    work = []
+    for target, numbers in batches.items():
+        topic = engine.topic(namespace, target, now)
+        rows = rows_of([items[row] for row in numbers], topic.settings, engine.store.limits, now)
+        engine.store.check(topic, rows, now)
+        work.append((topic, rows, numbers))
+    engine.quotas.admit(namespace, len(items), now)
+    answers: dict[int, Receipt] = {}
+    for topic, rows, numbers in work:
+        places = engine.store.publish(topic, rows, now)
+        engine.wake(topic)
+        answers.update(zip(numbers, receipts(engine, topic, places), strict=True))
+    return [answers[row] for row in range(len(items))]
+
+
+def publish_rows(engine: Engine, topic: Topic, rows: Rows, now: int) -> list[Place]:
+    if not engine.quotas.unlimited:
+        engine.store.check(topic, rows, now)
+        engine.quotas.admit(topic.namespace, len(rows), now)
+    places = engine.store.publish(topic, rows, now)
+    if engine.waiters:
+        engine.wake(topic)
+    return places
+
+
+def receipts(engine: Engine, topic: Topic, places: list[Place]) -> list[Receipt]:
+    durability = engine.store.log.durability
+    name = topic.name
+    return [Receipt(place.id, name, place.partition, place.offset, place.duplicate, durability) for place in places]
+
+
+def check_durability(engine: Engine, durability: str | None) -> None:
+    reached = engine.store.log.durability
+    if durability is not None and durability != reached:
+        raise BadSetting(f"durability {durability!r} is not what this store reaches; it takes {reached!r}")

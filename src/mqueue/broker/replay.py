@@ -1,0 +1,137 @@
+"""Reading without disturbing: peek, scan, and moving a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from typing import TypeVar
+
+from mqueue.broker.deliver import TopicDesk
+from mqueue.broker.message import Envelope
+from mqueue.heart.group import Group, Lease
+from mqueue.heart.partition import Partition
+from mqueue.heart.runs import Run, segments
+from mqueue.model.errors import NotFound, Refused
+from mqueue.model.times import Instant, instant
+from mqueue.wire.frame import Frame
+
+M = TypeVar("M", bound=Envelope)
+Position = int | Instant
+
+_SEEN = Run(0, 0, 0, 0, 0, 0, 0, 0)
+"""The run of a message that was only looked at: it holds nothing."""
+
+
+def peek(desk: TopicDesk, group_name: str, limit: int, kind: type[M], now: int) -> list[M]:
+    """What a group would get next; a group that is not there would get everything. Call it with the lock held."""
+    topic = desk.topic
+    group = topic.groups.get(group_name) or Group(topic.id, group_name, topic.partitions, topic.floors, now)
+    found: list[M] = []
+    for frame, row in _upcoming(desk, group):
+        found.append(looked_at(desk, group, frame, row, kind))
+        if len(found) == limit:
+            break
+    return found
+
+
+def looked_at(desk: TopicDesk, group: Group, frame: Frame, row: int, kind: type[M]) -> M:
+    """A message that nobody holds; settling it is refused."""
+    return kind(desk, Lease(0, group, "", [], 0, 0), _SEEN, frame, row, frame.rows.payload[row])
+
+
+def stretches(
+    desk: TopicDesk, start: Position | None, stop: Position | None, partition: int | None
+) -> list[tuple[int, int, int]]:
+    """(partition, first offset, end) of what a scan covers. An int is an offset, anything else a time."""
+    topic = desk.topic
+    if partition is not None and not 0 <= partition < len(topic.partitions):
+        raise NotFound(f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}, not {partition!r}")
+    found = []
+    for number in range(len(topic.partitions)) if partition is None else [partition]:
+        known = topic.partitions[number]
+        first = known.floor if start is None else max(known.floor, offset_of(desk, number, start, "start"))
+        end = known.next if stop is None else min(known.next, offset_of(desk, number, stop, "stop"))
+        found.append((number, first, end))
+    return found
+
+
+def scan_frames(desk: TopicDesk, covered: list[tuple[int, int, int]]) -> Iterator[tuple[Frame, int, int]]:
+    """(frame, first row, end row) in log order, partition by partition. The lock is held only to fetch a frame."""
+    for number, start, stop in covered:
+        while start < stop:
+            with desk.engine.lock:
+                frame = next(desk.engine.store.log.frames(desk.topic.id, number, start, stop), None)
+                if frame is None:
+                    break
+                end = min(stop, frame.stop)
+            yield frame, max(0, start - frame.base), end - frame.base
+            start = end
+
+
+def offset_of(desk: TopicDesk, partition: int, position: Position, name: str) -> int:
+    if isinstance(position, bool):
+        raise Refused(f"{name} {position!r}; it takes an offset or a time", code="bad_position")
+    if isinstance(position, int):
+        if position < 0:
+            raise Refused(f"{name} {position}; an offset is not negative", code="bad_position")
+        return position
+    return desk.engine.store.log.offset_at(desk.topic.id, partition, instant(position, name))
+
+
+def starts_of(desk: TopicDesk, to: Position) -> tuple[int, ...]:
+    """Where a group stands after a seek: earliest, latest, an offset or a time."""
+    topic = desk.topic
+    if to == "earliest":
+        return topic.floors
+    if to == "latest":
+        return topic.ends
+    starts = []
+    for known in topic.partitions:
+        offset = offset_of(desk, known.number, to, "to")
+        starts.append(min(max(offset, known.floor), known.next))
+    return tuple(starts)
+
+
+def _upcoming(desk: TopicDesk, group: Group) -> Iterator[tuple[Frame, int]]:
+    """The messages that are ready for a group, in delivery order over all partitions."""
+    log = desk.engine.store.log
+    lists = [
+        ((priority, at, reader.partition.number, start, mask) for priority, at, start, _, mask in reader.upcoming())
+        for reader in group.readers
+    ]
+    for _, _, number, start, mask in merge(*lists):
+        for first, stop in segments(start, mask):
+            for offset in range(first, stop):
+                frame = log.frame(desk.topic.id, number, offset)
+                if frame is not None:
+                    yield frame, offset - frame.base
+
+
+def scan(desk: TopicDesk, covered: list[tuple[int, int, int]], kind: type[M]) -> Iterator[M]:
+    """The messages of some stretches, in log order."""
+    nobody = Group(desk.topic.id, "", [], (), 0)
+    for frame, start, stop in scan_frames(desk, covered):
+        for row in range(start, stop):
+            yield looked_at(desk, nobody, frame, row, kind)
+
+
+def scheduled(desk: TopicDesk, limit: int, kind: type[M], now: int) -> list[M]:
+    """What is scheduled, soonest first. Call it with the lock held."""
+    nobody = Group(desk.topic.id, "", [], (), 0)
+    log = desk.engine.store.log
+    found: list[M] = []
+    for _, number, offset in merge(*(_pending(partition) for partition in desk.topic.partitions)):
+        frame = log.frame(desk.topic.id, number, offset)
+        if frame is not None:
+            found.append(looked_at(desk, nobody, frame, offset - frame.base, kind))
+            if len(found) == limit:
+                break
+    return found
+
+
+def _pending(partition: Partition) -> Iterator[tuple[int, int, int]]:
+    """(due, partition, offset) of what is scheduled."""
+    for entry in partition.schedule.entries():
+        for start, stop in partition.still_due(entry):
+            for offset in range(start, stop):
+                yield entry[0], partition.number, offset

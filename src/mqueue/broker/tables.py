@@ -1,0 +1,137 @@
+"""Whole batches going out as Arrow: a lease as a table, a scan as record batches. No message is touched one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from mqueue.broker.deliver import TopicDesk
+from mqueue.broker.settle import Settlement
+from mqueue.heart.group import Lease
+from mqueue.model.errors import LeaseLost
+from mqueue.model.times import Duration
+from mqueue.wire.arrow import BODY, HEADERS, numbers
+from mqueue.wire.frame import Frame
+from mqueue.wire.rows import Numbers
+
+
+class ArrowLease:
+    """A lease whose messages are a table. Settles as a whole."""
+
+    def __init__(self, desk: TopicDesk, lease: Lease, pieces: list[tuple[Frame, range, int]]) -> None:
+        self._desk = desk
+        self._lease = lease
+        self._pieces = pieces
+
+    def __len__(self) -> int:
+        return sum(len(rows) for _, rows, _ in self._pieces)
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    @classmethod
+    def of(cls, desk: TopicDesk, lease: Lease) -> ArrowLease:
+        return cls(desk, lease, [(frame, rows, run.attempt) for run in lease.runs for frame, rows in desk.pieces(run)])
+
+    @classmethod
+    def empty(cls) -> ArrowLease:
+        """Nothing was there."""
+        lease = cls.__new__(cls)
+        lease._pieces = []
+        return lease
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The messages, in delivery order."""
+        batches = [batch_of(frame, rows.start, rows.stop, attempt) for frame, rows, attempt in self._pieces]
+        if not batches:
+            return SCHEMA.empty_table()
+        return pa.Table.from_batches(batches)
+
+    def ack(self) -> Settlement:
+        return self._settle("ack")
+
+    def nack(self, delay: Duration | None = None, error: object = None) -> Settlement:
+        return self._settle("nack", delay, error)
+
+    def reject(self, error: object = None) -> Settlement:
+        return self._settle("reject", None, error)
+
+    def release(self) -> Settlement:
+        return self._settle("release")
+
+    def extend(self, visibility: Duration) -> Settlement:
+        return self._settle("extend", visibility)
+
+    def _settle(self, verb: str, wait: Duration | None = None, error: object = None) -> Settlement:
+        if not self._pieces:
+            return Settlement(0)
+        outcome = self._desk.settle_spans(self._lease, verb, None, wait, error)
+        if not outcome.settled:
+            raise LeaseLost(f"cannot {verb} {len(self)} messages that this lease no longer holds")
+        return Settlement(outcome.settled)
+
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("attempt", pa.int32()),
+        ("priority", pa.int32()),
+        ("published_at", pa.timestamp("ms", "UTC")),
+        ("deliver_at", pa.timestamp("ms", "UTC")),
+        ("expires_at", pa.timestamp("ms", "UTC")),
+        ("key", pa.binary()),
+        ("headers", HEADERS),
+        ("payload", pa.binary()),
+    ]
+)
+
+
+def batch_of(frame: Frame, start: int, stop: int, attempt: int) -> pa.RecordBatch:
+    """Some rows of a frame as a record batch with all columns."""
+    count = stop - start
+    body = frame.batch
+    at = frame.column_at()[start:stop]
+    arrays = [
+        pa.array(frame.column_ids()[start:stop]),
+        pa.repeat(pa.scalar(frame.partition, pa.int32()), count),
+        pa.array(np.arange(frame.base + start, frame.base + stop, dtype=np.int64)),
+        pa.repeat(pa.scalar(attempt, pa.int32()), count),
+        numbers(frame.priority, start, stop, pa.int32()),
+        pa.array(at).cast(_TIME),
+        pa.array(np.maximum(at, _cut(frame.deliver_at, start, stop))).cast(_TIME),
+        _expiry(frame.expires_at, start, stop),
+        _body(body, "key", start, count),
+        _body(body, "headers", start, count),
+        _body(body, "payload", start, count),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+_TIME = pa.timestamp("ms", "UTC")
+
+
+def _body(body: pa.RecordBatch, name: str, start: int, count: int) -> pa.Array:
+    return body.column(name).slice(start, count) if name in body.schema.names else pa.nulls(count, BODY[name])
+
+
+def _expiry(column: Numbers, start: int, stop: int) -> pa.Array:
+    """Expiry times; 0 stands for never."""
+    if isinstance(column, int) and not column:
+        return pa.nulls(stop - start, _TIME)
+    values = np.broadcast_to(np.asarray(_cut(column, start, stop), np.int64), stop - start)
+    return pa.array(values, mask=values == 0).cast(_TIME)
+
+
+def _cut(column: Numbers, start: int, stop: int) -> Numbers:
+    return column if isinstance(column, int) else np.asarray(column[start:stop], np.int64)
+
+
+def scan_batches(pieces: Iterator[tuple[Frame, int, int]]) -> Iterator[pa.RecordBatch]:
+    for frame, start, stop in pieces:
+        yield batch_of(frame, start, stop, 0)

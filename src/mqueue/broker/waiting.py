@@ -1,0 +1,121 @@
+"""Waiting for messages: in a thread, or in an event loop. Nobody polls: a publish or the clock wakes whoever waits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from mqueue.broker.engine import Engine
+from mqueue.heart.topic import Topic
+
+T = TypeVar("T")
+
+
+class ThreadWaiter:
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def wake(self) -> None:
+        self._event.set()
+
+    def sleep(self, timeout: float | None) -> None:
+        self._event.wait(timeout)
+        self._event.clear()
+
+
+class LoopWaiter:
+    __slots__ = ("_event", "_loop")
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._event.set)
+
+    async def sleep(self, timeout: float | None) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._event.wait(), timeout)
+        self._event.clear()
+
+
+class Turn(Generic[T]):
+    """One waiting receive: it looks, and tells how long to sleep before it looks again. Shared by threads and loops."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        topics: Callable[[int], Sequence[Topic]],
+        look: Callable[[int], list[T]],
+        wait_ms: int,
+        waiter: ThreadWaiter | LoopWaiter,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._engine = engine
+        self._topics = topics
+        self._look = look
+        self._wait_ms = wait_ms
+        self._waiter = waiter
+        self._stopped = stopped
+        self._until: int | None = None
+        self._watched: Sequence[Topic] = ()
+        self.timeout: float | None = None
+
+    def look(self) -> list[T] | None:
+        """What was found; None: sleep for `timeout` and look again."""
+        engine = self._engine
+        with engine.lock:
+            now = engine.tick()
+            if self._until is None:
+                self._until = now + self._wait_ms
+                self._watched = self._topics(now)
+                engine.wait_for(self._watched, self._waiter)
+                engine.clock.watch(self._waiter)
+            found = [] if self._stopped() else self._look(now)
+            if found or now >= self._until or self._stopped():
+                return found
+            self.timeout = engine.clock.timeout(min(self._until, engine.store.heart.next_at) - now)
+            return None
+
+    def end(self) -> None:
+        self._engine.leave(self._watched, self._waiter)
+        self._engine.clock.unwatch(self._waiter)
+
+
+def wait_in_thread(
+    engine: Engine,
+    topics: Callable[[int], Sequence[Topic]],
+    look: Callable[[int], list[T]],
+    wait_ms: int,
+    stopped: Callable[[], bool],
+) -> list[T]:
+    waiter = ThreadWaiter()
+    turn: Turn[T] = Turn(engine, topics, look, wait_ms, waiter, stopped)
+    try:
+        while (found := turn.look()) is None:
+            waiter.sleep(turn.timeout)
+        return found
+    finally:
+        turn.end()
+
+
+async def wait_in_loop(
+    engine: Engine,
+    topics: Callable[[int], Sequence[Topic]],
+    look: Callable[[int], list[T]],
+    wait_ms: int,
+    stopped: Callable[[], bool],
+) -> list[T]:
+    waiter = LoopWaiter()
+    turn: Turn[T] = Turn(engine, topics, look, wait_ms, waiter, stopped)
+    try:
+        while (found := turn.look()) is None:
+            await waiter.sleep(turn.timeout)
+        return found
+    finally:
+        turn.end()

@@ -1,0 +1,82 @@
+"""The dead-letter queue: where the dead go, and what they carry.
+
+A dead message is copied to its topic's dead-letter queue in the same commit that makes it dead.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from mqueue.heart.heart import Fallen
+from mqueue.heart.runs import each
+from mqueue.heart.topic import Topic
+from mqueue.log.base import Log
+from mqueue.model.names import dlq_name
+from mqueue.model.settings import Settings
+from mqueue.model.times import rfc3339
+from mqueue.wire.frame import Frame
+from mqueue.wire.rows import Rows
+
+STORY = (
+    "x-origin-topic",
+    "x-origin-partition",
+    "x-origin-offset",
+    "x-origin-id",
+    "x-group",
+    "x-attempts",
+    "x-reason",
+    "x-error",
+    "x-consumer",
+    "x-first-failure",
+    "x-last-failure",
+)
+"""The headers that tell how a message died."""
+
+
+def dlq_settings(origin: Settings) -> Settings:
+    """A dead-letter queue has none itself, never gives up, and drops nothing for being full."""
+    return replace(
+        origin, dlq=False, dlq_topic=None, dlq_expired=False, max_retries=None, default_ttl_ms=None, max_depth=None
+    )
+
+
+def dlq_of(topic: Topic) -> str | None:
+    """The name of the topic where its dead go, or None if they are dropped."""
+    if not topic.settings.dlq:
+        return None
+    return topic.settings.dlq_topic or dlq_name(topic.name)
+
+
+def copies(log: Log, fallen: list[Fallen]) -> Rows:
+    """The dead of one topic as rows for its dead-letter queue."""
+    rows = Rows([], key=[], headers=[], priority=[])
+    for dead in fallen:
+        for offset in each(dead.start, dead.mask):
+            frame = log.frame(dead.topic.id, dead.partition, offset)
+            if frame is not None:
+                _copy(rows, dead, frame, offset - frame.base)
+    return rows
+
+
+def _copy(rows: Rows, dead: Fallen, frame: Frame, row: int) -> None:
+    """Add a dead message to the rows, with the story of its death in its headers."""
+    own = frame.rows.headers[row] if frame.rows.headers else None
+    failure = dead.failure
+    story = (
+        dead.topic.name,
+        str(dead.partition),
+        str(frame.base + row),
+        str(frame.id_of(row)),
+        dead.group,
+        str(dead.attempts),
+        dead.reason,
+        failure.error,
+        failure.consumer,
+        rfc3339(failure.first_at),
+        rfc3339(failure.last_at),
+    )
+    assert rows.key is not None and rows.headers is not None and isinstance(rows.priority, list)
+    rows.payload.append(frame.rows.payload[row])
+    rows.key.append(frame.rows.key[row] if frame.rows.key else None)
+    rows.headers.append({**(own or {}), **dict(zip(STORY, story, strict=True))})
+    rows.priority.append(frame.number("priority", row))

@@ -1,0 +1,319 @@
+"""The store: heart and log together. Decides with the one, writes down with the other.
+
+Every verb takes the time, and ends with what happened in the log. It knows no users, no JSON, no waiting and no locks:
+whoever calls it calls it from one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+
+from msgspec import Struct
+
+from mqueue.heart.group import Group, Lease
+from mqueue.heart.heart import Heart, Outcome
+from mqueue.heart.state import State
+from mqueue.heart.topic import Topic
+from mqueue.log.base import Log
+from mqueue.model import events as ev
+from mqueue.model.errors import BadSetting, QueueFull
+from mqueue.model.ident import IdSource
+from mqueue.model.limits import Limits
+from mqueue.model.names import is_dlq
+from mqueue.model.priority import NORMAL
+from mqueue.model.settings import Settings
+from mqueue.policy.routing import partition_of
+from mqueue.store import bury
+from mqueue.store.place import Placed, check_priorities, claims_of, place, recognise
+from mqueue.store.tokens import Tokens
+from mqueue.wire.frame import Frame
+from mqueue.wire.rows import Rows
+
+
+class Place(Struct, frozen=True, gc=False):
+    """Where a message of a call is."""
+
+    id: int
+    partition: int
+    offset: int
+    duplicate: bool = False
+
+
+class Store:
+    __slots__ = ("_jitter", "_robin", "defaults", "heart", "ids", "limits", "log", "state", "tokens", "topic_id")
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        ids: IdSource,
+        tokens: Tokens,
+        jitter: Callable[[], float],
+        defaults: Settings,
+        limits: Limits,
+    ) -> None:
+        self.heart = Heart()
+        self.state: State = self.heart.state
+        self.log = log
+        self.ids = ids
+        self.tokens = tokens
+        self.defaults = defaults
+        self.limits = limits
+        self.topic_id = 0
+        self._jitter = jitter
+        self._robin = 0
+
+    # Time and the log
+
+    def advance(self, now: int) -> None:
+        """Let time pass."""
+        if now >= self.heart.next_at:
+            self.heart.advance(now)
+            self.commit(now)
+
+    def commit(self, now: int) -> None:
+        """Write down what happened; the dead go to their queue in the same commit."""
+        heart = self.heart
+        if heart.fallen:
+            self._bury(now)
+        if len(heart.news) >= self.log.lag:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand the news to the log."""
+        if self.heart.news:
+            news, self.heart.news = self.heart.news, []
+            self.log.record(news)
+
+    def _bury(self, now: int) -> None:
+        """Copy the dead to their dead-letter queues; none of those has one itself."""
+        fallen, self.heart.fallen = self.heart.fallen, []
+        for topic, dead in groupby(fallen, key=lambda one: one.topic):
+            name = bury.dlq_of(topic)
+            rows = bury.copies(self.log, list(dead)) if name else None
+            if name and rows and rows.payload:
+                self._write(self.topic(topic.namespace, name, now), rows, now)
+
+    def happen(self, event: ev.Event, now: int) -> None:
+        """Something was decided elsewhere."""
+        self.heart.happen(event)
+        self.commit(now)
+
+    # Topics and groups
+
+    def topic(self, namespace: str, name: str, now: int) -> Topic:
+        """A topic, made on first use."""
+        topic = self.state.names.get((namespace, name))
+        return topic if topic is not None else self.make_topic(namespace, name, self.defaults, now)
+
+    def make_topic(self, namespace: str, name: str, settings: Settings, now: int) -> Topic:
+        if sum(key[0] == namespace for key in self.state.names) >= self.limits.topics_max:
+            raise QueueFull(
+                f"namespace {namespace!r} has {self.limits.topics_max} topics, as many as allowed", code="topics_full"
+            )
+        if is_dlq(name):
+            settings = bury.dlq_settings(settings)
+        self.topic_id += 1
+        self.heart.happen(ev.TopicMade(now, self.topic_id, namespace, name, settings))
+        self.commit(now)
+        return self.state.topics[self.topic_id]
+
+    def configure(self, topic: Topic, settings: Settings, now: int) -> None:
+        if settings.partitions < len(topic.partitions):
+            raise BadSetting(
+                f"topic {topic.name!r} has {len(topic.partitions)} partitions; it can grow, not shrink to {settings.partitions}"
+            )
+        if settings != topic.settings:
+            self.heart.happen(ev.TopicSet(now, topic.id, settings))
+            self.commit(now)
+
+    def purge(self, topic: Topic, now: int) -> int:
+        """Cancel everything there is; how many messages that were."""
+        before = sum(partition.cancelled for partition in topic.partitions)
+        self.happen(ev.Purged(now, topic.id, topic.ends), now)
+        return sum(partition.cancelled for partition in topic.partitions) - before
+
+    def drop_topic(self, topic: Topic, now: int) -> None:
+        self.heart.happen(ev.TopicDropped(now, topic.id))
+        self.commit(now)
+        self.log.drop(topic.id)
+
+    def group(self, topic: Topic, name: str, now: int) -> Group:
+        """A group, made on first use from where the topic's settings say."""
+        group = topic.groups.get(name)
+        if group is None:
+            starts = topic.floors if topic.settings.start == "earliest" else topic.ends
+            group = self.make_group(topic, name, starts, now)
+        return group
+
+    def make_group(self, topic: Topic, name: str, starts: tuple[int, ...], now: int) -> Group:
+        if len(topic.groups) >= self.limits.groups_max:
+            raise QueueFull(
+                f"topic {topic.name!r} has {self.limits.groups_max} groups, as many as allowed", code="groups_full"
+            )
+        self.heart.happen(ev.GroupMade(now, topic.id, name, starts))
+        self.commit(now)
+        return topic.groups[name]
+
+    # Publish
+
+    def publish_one(self, topic: Topic, payload: bytes, now: int) -> tuple[int, int, int]:
+        """One message that has only a payload: (id, partition, offset). The shortest way through."""
+        number = self.next_partition(topic) if len(topic.partitions) > 1 else 0
+        id = self.ids.take(1, now)
+        offset = self.log.extend(topic.id, number, payload, id, now)
+        topic.partitions[number].append(offset, offset + 1, NORMAL, now)
+        return id, number, offset
+
+    def publish(self, topic: Topic, rows: Rows, now: int) -> list[Place]:
+        """All or none of a call; places in the order of its rows."""
+        if rows.idempotency_key is None:
+            return self._write(topic, rows, now)
+        known = recognise(self.heart, topic, rows, now)
+        fresh = self._write(topic, rows if len(known.fresh) == len(rows) else rows.take(known.fresh), now)
+        places: list[Place | None] = [None] * len(rows)
+        for row, place_ in zip(known.fresh, fresh, strict=True):
+            places[row] = place_
+        for row, claim in known.claims.items():
+            places[row] = Place(claim.id, claim.partition, claim.offset, True)
+        for row, first in known.repeats.items():
+            original = places[first]
+            assert original is not None
+            places[row] = Place(original.id, original.partition, original.offset, True)
+        done = [entry for entry in places if entry is not None]
+        for entry in done:
+            if entry.duplicate:
+                self.heart.happen(ev.Duplicated(now, topic.id, entry.partition, entry.offset))
+        self.commit(now)
+        return done
+
+    def check(self, topic: Topic, rows: Rows, now: int) -> None:
+        """Raise what publishing these rows would raise, changing nothing."""
+        known = len(rows)
+        if rows.idempotency_key is not None:
+            known = len(recognise(self.heart, topic, rows, now).fresh)
+        self.check_room(topic, known)
+        check_priorities(topic, rows)
+
+    def append(self, topic: Topic, frames: list[Frame], now: int) -> None:
+        """Frames that need no filtering: given ids, written, made known to the heart."""
+        ids = [self.ids.take(frame.count, now) for frame in frames]  # may refuse: before anything is written
+        for frame, id in zip(frames, ids, strict=True):
+            self.log.append(frame, id, now)
+            self.state.append(topic, frame.partition, frame.stretches(0), now)
+
+    def make_room(self, topic: Topic, count: int, now: int) -> None:
+        """Refuse, or drop the oldest, if a topic would get deeper than its setting allows."""
+        self.check_room(topic, count)
+        depth_max = topic.settings.max_depth
+        if depth_max is not None and topic.depth + count > depth_max:
+            self.heart.drop_oldest(topic, topic.depth + count - depth_max, now)
+            self.commit(now)
+
+    def check_room(self, topic: Topic, count: int) -> None:
+        depth_max = topic.settings.max_depth
+        if depth_max is None or topic.depth + count <= depth_max:
+            return
+        if (
+            count > depth_max
+            or topic.settings.overflow == "refuse"
+            or topic.depth - topic.droppable + count > depth_max
+        ):
+            raise QueueFull(
+                f"topic {topic.name!r} holds {topic.depth} messages; {count} more exceed max_depth {depth_max}",
+                retryable=count <= depth_max,
+            )
+
+    def _write(self, topic: Topic, rows: Rows, now: int) -> list[Place]:
+        if not rows.payload:
+            return []
+        self.make_room(topic, len(rows), now)
+        if len(rows) == 1:
+            return [self._write_one(topic, rows, now)]
+        check_priorities(topic, rows)
+        placed = place(topic, rows, self.next_partition(topic), now)
+        self.append(topic, [piece.frame for piece in placed], now)
+        for piece in placed:
+            self._claim(topic, piece.frame, range(piece.frame.count))
+        return _places(placed, len(rows))
+
+    def _write_one(self, topic: Topic, rows: Rows, now: int) -> Place:
+        """A message on its own joins others like it in an open frame."""
+        check_priorities(topic, rows)
+        key = rows.key[0] if rows.key else None
+        number = self.next_partition(topic) if key is None else partition_of(key, len(topic.partitions))
+        id = self.ids.take(1, now)
+        offset = self.log.extend_wide(topic.id, number, rows, id, now)
+        frame = self.log.frame(topic.id, number, offset)
+        assert frame is not None
+        row = offset - frame.base
+        priority, due, expires = (frame.number(name, row) for name in ("priority", "deliver_at", "expires_at"))
+        self.state.append(topic, number, [(offset, offset + 1, priority, due, expires)], now)
+        self._claim(topic, frame, range(row, row + 1))
+        return Place(id, number, offset)
+
+    def _claim(self, topic: Topic, frame: Frame, rows: range) -> None:
+        for key, claim in claims_of(frame, rows):
+            topic.dedup.add(key, claim, topic.settings)
+
+    def next_partition(self, topic: Topic) -> int:
+        """Batches without keys go round."""
+        self._robin += 1
+        return self._robin % len(topic.partitions)
+
+    def order_key(self, topic: Topic, frame: Frame, row: int) -> tuple[int, int, int]:
+        """(priority, time, offset) of a message, with the due time that it was given last."""
+        offset = frame.base + row
+        due = abs(topic.partitions[frame.partition].due.get(offset, frame.number("deliver_at", row)))
+        return frame.number("priority", row), max(frame.at_of(row), due), offset
+
+    # Deliver and settle
+
+    def lease(
+        self, topic: Topic, group: Group, limit: int, visibility_ms: int, consumer: str, now: int
+    ) -> Lease | None:
+        """The next messages for a group, under a new token."""
+        group.heard_at = now
+        room = topic.settings.in_flight_max - group.in_flight
+        if limit > room:
+            limit = room
+        lease = self.heart.lease(group, limit, now + visibility_ms, consumer, self.tokens.take(), now)
+        if lease is not None:
+            self.commit(now)
+        return lease
+
+    def settle(
+        self,
+        token: int,
+        verb: str,
+        spans: Iterable[ev.Span] | None,
+        now: int,
+        *,
+        delay_ms: int | None = None,
+        error: str = "",
+    ) -> Outcome:
+        jitter = self._jitter() if verb == "nack" else 0.0
+        outcome = self.heart.settle(token, verb, spans, now, delay_ms=delay_ms, jitter=jitter, error=error)
+        self.commit(now)
+        return outcome
+
+    def extend(self, token: int, spans: Iterable[ev.Span] | None, deadline: int, now: int) -> Outcome:
+        outcome = self.heart.extend(token, spans, deadline, now)
+        self.commit(now)
+        return outcome
+
+
+def _places(placed: list[Placed], count: int) -> list[Place]:
+    """Places in the order of the call's rows."""
+    if len(placed) == 1 and placed[0].order is None:
+        frame = placed[0].frame
+        ids, base, number = frame.ids[0], frame.base, frame.partition
+        return [Place(ids + row, number, base + row) for row in range(count)]
+    places: list[Place | None] = [None] * count
+    for piece in placed:
+        frame = piece.frame
+        rows = range(piece.first, piece.first + frame.count) if piece.order is None else piece.order.tolist()
+        for index, row in enumerate(rows):
+            places[row] = Place(frame.ids[0] + index, frame.partition, frame.base + index)
+    return [entry for entry in places if entry is not None]
