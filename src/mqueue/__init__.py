@@ -1,10 +1,10 @@
 """mqueue: a priority message queue that replays like a log.
 
-    q = mqueue.Broker()
-    q.publish("orders", {"n": 1}, priority="high")
-    for m in q.receive("orders", limit=10):
-        with m:
-            print(m.json())
+q = mqueue.Broker()
+q.publish("orders", {"n": 1}, priority="high")
+for m in q.receive("orders", limit=10):
+    with m:
+        print(m.json())
 """
 
 from mqueue.broker.broker import Broker

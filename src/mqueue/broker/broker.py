@@ -50,7 +50,7 @@ class Broker:
         limits: Limits | None = None,
         **settings: Any,
     ) -> None:
-        chance = random.Random(os.urandom(16))
+        chance = random.Random(os.urandom(16))  # noqa: S311 - spreads retries, guards nothing
         store = Store(
             MemoryLog(),
             ids=IdSource(0),
@@ -78,7 +78,7 @@ class Broker:
         return view
 
     def close(self) -> None:
-        """Hand out nothing more and give back what is held. Closing a namespace of a broker does not close the broker."""
+        """Hand out nothing more, give back what is held. Closing a `namespace` of a broker does not close the broker."""
         if self._root:
             self._engine.close()
 
@@ -135,7 +135,7 @@ class Broker:
     def publish_arrow(
         self, topic: str, table: pa.Table | pa.RecordBatch, *, durability: str | None = None
     ) -> Sequence[Receipt]:
-        """Publish a table, in one commit: column payload; key, headers, priority, deliver_at, expires_at where present."""
+        """Publish a table in one commit: column payload; key, headers, priority, deliver_at, expires_at if present."""
         publish.check_durability(self._engine, durability)
         return publish_table(self._engine, self._namespace, topic, table)
 
@@ -151,7 +151,7 @@ class Broker:
         visibility: Duration | None = None,
         mode: str = "at_least_once",
     ) -> list[Message]:
-        """Up to `limit` messages, in order, under one lease; waits for the first one if there is none. [] if none came."""
+        """Up to `limit` messages, in order, under one lease; [] if none is there or comes within `wait`."""
         if limit.__class__ is not int or not 1 <= limit <= 10_000 or mode != "at_least_once":
             deliver.check_receive(limit, mode)
         visibility_ms = None if visibility is None else deliver.visibility_ms(visibility)
@@ -192,7 +192,7 @@ class Broker:
     def consume(
         self, topic: Topics, *, group: str = "default", prefetch: int = 100, visibility: Duration | None = None
     ) -> Iterator[Message]:
-        """Messages without end. Settle each (`with m:`); leases are kept alive, what is left at the end is given back."""
+        """Messages without end. Settle each (`with m:`); leases are kept alive, what is left in the end is given back."""
         deliver.check_receive(prefetch, "at_least_once")
         return consume(self._source(topic, group, visibility, Message), prefetch)
 

@@ -1,4 +1,4 @@
-"""Consuming without end: as a loop, or by a handler that is called in the background. Threads here, event loops in `aio`.
+"""Consuming without end: as a loop, or by a handler that is called in the background. Event loops do it in `aio`.
 
 While a consumer of this process works on messages their leases renew themselves; what is left in the end is given back.
 """

@@ -78,7 +78,7 @@ class Dlq:
         limit: int | None = None,
         dry_run: bool = False,
     ) -> Redrive:
-        """Make the dead ready again, each in the group that it died in. Only what is dead now: what dies again stays dead."""
+        """Make what is dead now ready again, each in the group that it died in. What dies again stays dead."""
         if limit is not None and limit < 1:
             raise Refused(f"limit {limit!r}; it takes 1 or more", code="bad_limit")
         matches = _matcher(filter)

@@ -44,9 +44,8 @@ class Trace(Struct, frozen=True):
     def __str__(self) -> str:
         lines = [f"message {self.id} in {self.topic}"]
         for event in self.events:
-            lines.append(
-                f"  {event.time:%Y-%m-%d %H:%M:%S}.{event.time.microsecond // 1000:03d}  {event.kind:<13} {event.detail}"
-            )
+            time = event.time.isoformat(sep=" ", timespec="milliseconds")[:23]
+            lines.append(f"  {time}  {event.kind:<13} {event.detail}")
         return "\n".join(line.rstrip() for line in lines)
 
 
@@ -196,9 +195,10 @@ def _told(event: ev.Event, partition: int, offset: int) -> tuple[Kind, str] | No
             if isinstance(event, ev.Duplicated):
                 return Kind.DUPLICATE, "published again with the same idempotency key"
             return Kind.SCHEDULED, f"for {rfc3339(event.due)}"
-    elif isinstance(event, ev.Settled | ev.Extended | ev.Voided | ev.Redriven):
-        if any(_in(span, partition, offset) for span in event.spans):
-            return _ended(event)
+    elif isinstance(event, ev.Settled | ev.Extended | ev.Voided | ev.Redriven) and any(
+        _in(span, partition, offset) for span in event.spans
+    ):
+        return _ended(event)
     return None
 
 

@@ -202,7 +202,7 @@ class Heart:
     def _held(
         self, lease: Lease | None, token: int, verb: str, spans: Iterable[ev.Span] | None, now: int
     ) -> tuple[list[tuple[Run, int]], int, tuple[tuple[int, int], ...]]:
-        """What a lease holds of the spans; how many were settled before by the same call; (partition, offset) of the rest."""
+        """What a lease holds of the spans; how many the same call settled before; (partition, offset) of the rest."""
         if spans is None:
             return ([(run, run.mask) for run in lease.runs if run.mask] if lease else []), 0, ()
         held: list[tuple[Run, int]] = []

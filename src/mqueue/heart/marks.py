@@ -32,7 +32,7 @@ class Marks:
     def add_range(self, start: int, stop: int) -> None:
         """Whole blocks share one integer, so a range costs next to nothing."""
         while start < stop:
-            block, shift = divmod(start, BLOCK)
+            block = start // BLOCK
             end = min(stop, (block + 1) * BLOCK)
             if end - start == BLOCK:
                 self.blocks[block] = _FULL

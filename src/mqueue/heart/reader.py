@@ -218,7 +218,7 @@ class Reader:
         return stop  # the lane is gone, and what was in it
 
     def move_past(self, run: Run) -> list[Run]:
-        """Fold a lease of fresh messages: put the cursor behind `run`. What it would pass over is handed back as runs."""
+        """Fold a lease of fresh messages: put the cursor behind `run`. What it would pass over comes back as runs."""
         if self._shape != self.partition.shape:
             self._follow_lanes()
         cursor = next(cursor for cursor in self.cursors if cursor.lane.priority == run.priority)

@@ -1,4 +1,4 @@
-"""A run: a piece of one partition in one state, with a mask of what it still holds. The unit of all delivery bookkeeping."""
+"""A run: a piece of one partition in one state, with a mask of what it still holds. The unit of bookkeeping."""
 
 from __future__ import annotations
 

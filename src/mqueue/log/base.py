@@ -62,7 +62,7 @@ class Log(Protocol):
         """Everything since the last checkpoint, in an order that gives the same state when folded."""
 
     def trim(self, topic: int, floors: tuple[int, ...]) -> None:
-        """Drop the frames that end below these offsets, one for each partition, and what nobody can ask about any more."""
+        """Drop the frames that end below these offsets, one for each partition, and what was told about them."""
 
     def drop(self, topic: int) -> None:
         """Forget a topic."""

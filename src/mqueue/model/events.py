@@ -1,4 +1,4 @@
-"""What happened, as values. The journal is a sequence of these; state is what folding them gives; a trace is a view on them.
+"""What happened, as values. The journal is a sequence of these, state is what folding them gives, a trace shows them.
 
 A *span* is a piece of one partition: `(partition, start, stop, mask)`. Bit i of the mask stands for offset start + i;
 the spans of one event are in the order in which they were handed out. Spans of leases also say which attempt it is,
@@ -50,7 +50,7 @@ class GroupDropped(Event, frozen=True, gc=False, tag=5, array_like=True):
 
 
 class Sought(Event, frozen=True, gc=False, tag=6, array_like=True):
-    """A group was moved: what it held is forgotten, older tokens are dead, everything from `starts` on is owed again."""
+    """A group was moved: what it held is forgotten, older tokens are dead, all from `starts` on is owed again."""
 
     group: str
     starts: tuple[int, ...]

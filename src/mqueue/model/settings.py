@@ -18,7 +18,7 @@ from mqueue.model.times import duration_ms
 
 
 class Retention(Struct, frozen=True):
-    """When a message that nobody is owed any more leaves the log. The first rule that fires decides; None never does."""
+    """When a message that nobody is owed leaves the log. The first rule that fires decides; None never does."""
 
     hours: float | None = 168.0
     bytes: int | None = None

@@ -75,7 +75,9 @@ def _copy(rows: Rows, dead: Fallen, frame: Frame, row: int) -> None:
         rfc3339(failure.first_at),
         rfc3339(failure.last_at),
     )
-    assert rows.key is not None and rows.headers is not None and isinstance(rows.priority, list)
+    assert rows.key is not None
+    assert rows.headers is not None
+    assert isinstance(rows.priority, list)
     rows.payload.append(frame.rows.payload[row])
     rows.key.append(frame.rows.key[row] if frame.rows.key else None)
     rows.headers.append({**(own or {}), **dict(zip(STORY, story, strict=True))})

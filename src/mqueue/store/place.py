@@ -72,7 +72,7 @@ def check_priorities(topic: Topic, rows: Rows) -> None:
     alive = wanted.union(*(partition.lanes for partition in topic.partitions))
     if len(alive) > PRIORITIES_ALIVE_MAX:
         raise BadPriority(
-            f"topic {topic.name!r} would have {len(alive)} distinct priorities alive; {PRIORITIES_ALIVE_MAX} are allowed"
+            f"topic {topic.name!r} would have {len(alive)} priorities alive; {PRIORITIES_ALIVE_MAX} are allowed"
         )
 
 

@@ -122,7 +122,7 @@ class Store:
     def configure(self, topic: Topic, settings: Settings, now: int) -> None:
         if settings.partitions < len(topic.partitions):
             raise BadSetting(
-                f"topic {topic.name!r} has {len(topic.partitions)} partitions; it can grow, not shrink to {settings.partitions}"
+                f"topic {topic.name!r} has {len(topic.partitions)} partitions and cannot shrink to {settings.partitions}"
             )
         if settings != topic.settings:
             self.heart.happen(ev.TopicSet(now, topic.id, settings))
