@@ -78,7 +78,7 @@ class Broker:
         return view
 
     def close(self) -> None:
-        """Hand out nothing more, give back what is held. Closing a `namespace` of a broker does not close the broker."""
+        """Hand out nothing more, give back what is held. Closing what `namespace` gave does not close the broker."""
         if self._root:
             self._engine.close()
 
@@ -160,7 +160,7 @@ class Broker:
             with engine.lock:
                 now = engine.tick()
                 desk = self._desks.get(topic) or self._desk(topic, now)
-                lease = desk.lease(group, limit, visibility_ms, mode, self._name, now)
+                lease = engine.store.lease(desk.topic, group, limit, visibility_ms, mode, self._name, now)
                 return [] if lease is None else desk.messages(lease, Message)
 
         def look(now: int) -> list[Message]:
@@ -183,7 +183,7 @@ class Broker:
 
         def look(now: int) -> list[tables.ArrowLease]:
             desk = self._desk(topic, now)
-            lease = desk.lease(group, limit, visibility_ms, "at_least_once", self._name, now)
+            lease = self._engine.store.lease(desk.topic, group, limit, visibility_ms, "at_least_once", self._name, now)
             return [] if lease is None else [tables.ArrowLease.of(desk, lease)]
 
         found = wait_in_thread(self._engine, self._topics_of(topic), look, deliver.wait_ms(wait), _never)
@@ -192,7 +192,7 @@ class Broker:
     def consume(
         self, topic: Topics, *, group: str = "default", prefetch: int = 100, visibility: Duration | None = None
     ) -> Iterator[Message]:
-        """Messages without end. Settle each (`with m:`); leases are kept alive, what is left in the end is given back."""
+        """Messages without end; settle each (`with m:`). Leases are kept alive, what is left is given back."""
         deliver.check_receive(prefetch, "at_least_once")
         return consume(self._source(topic, group, visibility, Message), prefetch)
 
@@ -383,7 +383,8 @@ class Broker:
         found: list[M] = []
         for step in range(len(names)):
             desk = self._desk(names[(self._turn + step) % len(names)], now)
-            lease = desk.lease(group, limit - len(found), visibility_ms, mode, self._name, now)
+            room = limit - len(found)
+            lease = self._engine.store.lease(desk.topic, group, room, visibility_ms, mode, self._name, now)
             if lease is not None:
                 found += desk.messages(lease, kind)
                 if len(found) == limit:

@@ -15,7 +15,6 @@ from mqueue.heart.topic import Topic
 from mqueue.model.errors import BadSetting, BadTime, LeaseLost, Refused
 from mqueue.model.events import Span
 from mqueue.model.limits import ERROR_TEXT_MAX, RECEIVE_LIMIT_MAX, VISIBILITY_MS_MAX, WAIT_MS_MAX
-from mqueue.model.names import check_name
 from mqueue.model.times import Duration, duration_ms
 from mqueue.wire.frame import Frame
 
@@ -34,23 +33,6 @@ class TopicDesk:
         self.topic = topic
         self.namespace = topic.namespace
         self.name = topic.name
-
-    def lease(
-        self, group_name: str, limit: int, visibility_ms: int | None, mode: str, consumer: str, now: int
-    ) -> Lease | None:
-        """The next messages for a group, or None. Call it with the lock held."""
-        topic = self.topic
-        store = self.engine.store
-        group = topic.groups.get(group_name)
-        if group is None:
-            group = store.group(topic, check_name(group_name, "group"), now)
-        lasting = topic.settings.visibility_ms if visibility_ms is None else visibility_ms
-        lease = store.lease(topic, group, limit, lasting, consumer, now)
-        if lease is not None and mode == "at_most_once":
-            runs = [run.part(run.mask) for run in lease.runs]
-            store.settle(lease.token, "ack", None, now)
-            lease.runs = runs
-        return lease
 
     def messages(self, lease: Lease, kind: type[M]) -> list[M]:
         """The messages of a lease, in delivery order."""
@@ -83,12 +65,13 @@ class TopicDesk:
 
     def ack(self, message: Envelope) -> None:
         engine = self.engine
+        store = engine.store
         with engine.lock:
             now = engine.tick()
             offset = message._frame.base + message._row
-            done = engine.store.heart.ack_one(message._lease, message._run, offset, now)
-            if done:
-                engine.store.commit(now)
+            done = store.heart.ack_one(message._lease, message._run, offset, now)
+            if len(store.heart.news) >= store.log.lag:
+                store.flush()
         if done:
             message._settled = True
         else:

@@ -26,12 +26,17 @@ class Waiting(Struct, frozen=True):
     group: Group
     run: Run
 
+    @property
+    def open(self) -> bool:
+        return self.run.until > 0 and self.group.readers[self.run.partition].is_parked(self.run)
+
 
 class Wake(Struct, frozen=True):
     """A timer on a partition: something is due, or runs out."""
 
     topic: Topic
     partition: Partition
+    open: bool = True
 
 
 class State:
@@ -42,7 +47,7 @@ class State:
         self.names: dict[tuple[str, str], Topic] = {}
         self.leases: dict[int, Lease] = {}
         self.recent = Recent()
-        self.timers = Timers(alive)
+        self.timers: Timers[Lease | Waiting | Wake] = Timers()
         self._appliers: dict[type, Callable[[Any], None]] = {
             ev.TopicMade: self._topic_made,
             ev.TopicSet: self._topic_set,
@@ -208,15 +213,6 @@ class State:
     def _group(self, event: Any) -> Group:
         group: Group = self.topics[event.topic].groups[event.group]
         return group
-
-
-def alive(thing: object) -> bool:
-    """Whether what a timer was set on still waits for it."""
-    if isinstance(thing, Lease):
-        return thing.open > 0
-    if isinstance(thing, Waiting):
-        return thing.run.until > 0 and thing.group.readers[thing.run.partition].is_parked(thing.run)
-    return True
 
 
 def _returned(run: Run, bits: int, event: ev.Settled, consumer: str) -> Run:

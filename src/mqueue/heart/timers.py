@@ -6,30 +6,37 @@ once such entries are the majority, so the heap stays in proportion to what is a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Generic, Protocol, TypeVar
 
 from mqueue.heart.schedule import NEVER
 
 _SLACK = 64
 
 
-class Timers:
-    __slots__ = ("_alive", "_dropped", "_serial", "heap")
+class Timed(Protocol):
+    @property
+    def open(self) -> object:
+        """True while it still waits for its time."""
 
-    def __init__(self, alive: Callable[[Any], bool]) -> None:
-        self.heap: list[tuple[int, int, Any]] = []
+
+T = TypeVar("T", bound=Timed)
+
+
+class Timers(Generic[T]):
+    __slots__ = ("_dropped", "_serial", "heap")
+
+    def __init__(self) -> None:
+        self.heap: list[tuple[int, int, T]] = []
         """(when, something to tell equal times apart, thing): always the same list, so that others may peek at it."""
         self._serial = 0
         self._dropped = 0
-        self._alive = alive
 
     @property
     def next_at(self) -> int:
         return self.heap[0][0] if self.heap else NEVER
 
-    def set(self, when: int, thing: Any) -> None:
+    def set(self, when: int, thing: T) -> None:
         self._serial += 1
         heappush(self.heap, (when, self._serial, thing))
 
@@ -37,15 +44,15 @@ class Timers:
         """One entry lost its reason."""
         self._dropped += 1
         if self._dropped > _SLACK and self._dropped * 2 > len(self.heap):
-            self.heap[:] = [entry for entry in self.heap if self._alive(entry[2])]
+            self.heap[:] = [entry for entry in self.heap if entry[2].open]
             heapify(self.heap)
             self._dropped = 0
 
-    def take(self, now: int) -> Any | None:
+    def take(self, now: int) -> T | None:
         """The next thing whose time has come, or None."""
         while self.heap and self.heap[0][0] <= now:
             thing = heappop(self.heap)[2]
-            if self._alive(thing):
+            if thing.open:
                 return thing
             self._dropped -= 1
         return None

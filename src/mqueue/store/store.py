@@ -20,7 +20,7 @@ from mqueue.model import events as ev
 from mqueue.model.errors import BadSetting, QueueFull
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
-from mqueue.model.names import is_dlq
+from mqueue.model.names import check_name, is_dlq
 from mqueue.model.priority import NORMAL
 from mqueue.model.settings import Settings
 from mqueue.policy.routing import partition_of
@@ -122,7 +122,7 @@ class Store:
     def configure(self, topic: Topic, settings: Settings, now: int) -> None:
         if settings.partitions < len(topic.partitions):
             raise BadSetting(
-                f"topic {topic.name!r} has {len(topic.partitions)} partitions and cannot shrink to {settings.partitions}"
+                f"topic {topic.name!r} has {len(topic.partitions)} partitions; {settings.partitions} would be fewer"
             )
         if settings != topic.settings:
             self.heart.happen(ev.TopicSet(now, topic.id, settings))
@@ -271,16 +271,26 @@ class Store:
     # Deliver and settle
 
     def lease(
-        self, topic: Topic, group: Group, limit: int, visibility_ms: int, consumer: str, now: int
+        self, topic: Topic, group_name: str, limit: int, visibility_ms: int | None, mode: str, consumer: str, now: int
     ) -> Lease | None:
-        """The next messages for a group, under a new token."""
+        """The next messages for a group, which is made on first use, under a new token."""
+        group = topic.groups.get(group_name)
+        if group is None:
+            group = self.group(topic, check_name(group_name, "group"), now)
         group.heard_at = now
-        room = topic.settings.in_flight_max - group.in_flight
+        settings = topic.settings
+        room = settings.in_flight_max - group.in_flight
         if limit > room:
             limit = room
-        lease = self.heart.lease(group, limit, now + visibility_ms, consumer, self.tokens.take(), now)
-        if lease is not None:
-            self.commit(now)
+        deadline = now + (settings.visibility_ms if visibility_ms is None else visibility_ms)
+        lease = self.heart.lease(group, limit, deadline, consumer, self.tokens.take(), now)
+        if lease is None:
+            return None
+        if mode == "at_most_once":
+            runs = [run.part(run.mask) for run in lease.runs]
+            self.heart.settle(lease.token, "ack", None, now)
+            lease.runs = runs  # what was handed out, though nothing of it is held
+        self.commit(now)
         return lease
 
     def settle(
