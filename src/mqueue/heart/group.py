@@ -97,16 +97,16 @@ class Group:
         """What this group has still to do, of what is visible."""
         return self.ready + self.waiting + self.in_flight
 
-    def take(self, limit: int) -> list[Run]:
-        """The next runs in order, over all partitions, up to `limit` messages."""
+    def take(self, limit: int, deadline: int) -> list[Run]:
+        """Lease the next runs in order, over all partitions, up to `limit` messages."""
         readers = self.readers
         runs: list[Run] = []
         while limit > 0:
             if len(readers) == 1:
-                run = readers[0].next(limit)
+                run = readers[0].next(limit, deadline)
             else:
                 fronts = [(front, number) for number, reader in enumerate(readers) if (front := reader.front())]
-                run = readers[min(fronts)[1]].next(limit) if fronts else None
+                run = readers[min(fronts)[1]].next(limit, deadline) if fronts else None
             if run is None:
                 break
             limit -= run.mask.bit_count()

@@ -73,29 +73,27 @@ class Heart:
 
     def lease(self, group: Group, limit: int, deadline: int, consumer: str, token: int, now: int) -> Lease | None:
         """Hand out the next messages in order; None if there are none."""
-        readers = group.readers
-        if limit == 1 and len(readers) == 1:
-            run = readers[0].next(1)
+        spans: tuple[ev.LeasedSpan, ...]
+        if limit == 1 and len(group.readers) == 1:  # by far the most common: no loops
+            run = group.readers[0].next(1, deadline)
             if run is None:
                 return None
             runs = [run]
+            count = 1
+            spans = ((run.partition, run.start, run.stop, run.mask, run.attempt, run.priority, run.at),)
         else:
-            runs = group.take(limit)
+            runs = group.take(limit, deadline)
             if not runs:
                 return None
-        count = 0
-        spans = []
-        for run in runs:
-            run.attempt += 1
-            run.until = deadline
-            count += run.mask.bit_count()
-            spans.append((run.partition, run.start, run.stop, run.mask, run.attempt, run.priority, run.at))
+            count = sum([run.mask.bit_count() for run in runs])
+            spans = tuple([(r.partition, r.start, r.stop, r.mask, r.attempt, r.priority, r.at) for r in runs])
         group.in_flight += count
         group.delivered += count
         lease = Lease(token, group, consumer, runs, deadline, count)
-        self.state.leases[token] = lease
-        heappush(self.state.timers.heap, (deadline, token, lease))
-        self.news.append(ev.Leased(now, group.topic, group.name, token, deadline, consumer, tuple(spans)))
+        state = self.state
+        state.leases[token] = lease
+        heappush(state.timers.heap, (deadline, token, lease))
+        self.news.append(ev.Leased(now, group.topic, group.name, token, deadline, consumer, spans))
         return lease
 
     def ack_one(self, lease: Lease, run: Run, offset: int, now: int) -> bool:

@@ -79,8 +79,8 @@ class Reader:
             return fresh if back is None or fresh < back[:3] else back[:3]
         return None
 
-    def next(self, limit: int) -> Run | None:
-        """Take the next messages in order, up to `limit` of them, as one run."""
+    def next(self, limit: int, deadline: int) -> Run | None:
+        """Lease the next messages in order until `deadline`, up to `limit` of them, as one run."""
         partition = self.partition
         if self._shape != partition.shape:
             self._follow_lanes()
@@ -95,14 +95,14 @@ class Reader:
                 index = self._advance(cursor)
             if index < 0:
                 if back is not None and back[0] == lane.priority:
-                    return self._take_back(back[3], limit)
+                    return self._take_back(back[3], limit, deadline)
                 continue
             at = lane.at[index]
             start = lane.starts[index]
             if cursor.offset > start:
                 start = cursor.offset
             if back is not None and back[:3] < (lane.priority, at, start):
-                return self._take_back(back[3], limit)
+                return self._take_back(back[3], limit, deadline)
             stop = stops[index]
             if stop - start > limit:
                 stop = start + limit
@@ -115,7 +115,7 @@ class Reader:
                 self.consumed += mask.bit_count()
             else:
                 self.consumed += stop - start
-            return Run(partition.number, start, stop, mask, 0, lane.priority, at, 0)
+            return Run(partition.number, start, stop, mask, 1, lane.priority, at, deadline)
         return None
 
     def _advance(self, cursor: Cursor) -> int:
@@ -162,17 +162,20 @@ class Reader:
             heappop(ready)
         return None
 
-    def _take_back(self, run: Run, limit: int) -> Run:
+    def _take_back(self, run: Run, limit: int, deadline: int) -> Run:
         heappop(self._ready)
         del self.parked[run.start]
         bits = run.first(limit)
         self.ready_back -= bits.bit_count()
-        if bits == run.mask:
-            return run
-        rest = run.part(run.mask ^ bits)
-        self.parked[rest.start] = rest
-        heappush(self._ready, (rest.priority, rest.at, rest.start, rest))
-        return run.part(bits)
+        taken = run
+        if bits != run.mask:
+            taken = run.part(bits)
+            rest = run.part(run.mask ^ bits)
+            self.parked[rest.start] = rest
+            heappush(self._ready, (rest.priority, rest.at, rest.start, rest))
+        taken.attempt += 1
+        taken.until = deadline
+        return taken
 
     def park(self, run: Run) -> None:
         """Take a run back: ready at once, or waiting until `run.until`."""
