@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from mqueue.broker import deliver, explain, manage, numbers, publish, replay, settle, tables
 from mqueue.broker.consume import Source, Subscription, consume
-from mqueue.broker.dlq import Dlq
+from mqueue.broker.dlq import DeadMessage, Dlq
 from mqueue.broker.engine import Engine
 from mqueue.broker.intake_arrow import publish_table
 from mqueue.broker.message import Envelope, Message
@@ -32,6 +32,8 @@ from mqueue.store.store import Store
 from mqueue.store.tokens import Tokens
 
 M = TypeVar("M", bound=Envelope)
+T = TypeVar("T")
+R = TypeVar("R")
 Topics = str | Sequence[str]
 
 _HISTORY_BYTES = 64 * 1024 * 1024
@@ -40,6 +42,12 @@ _HISTORY_BYTES = 64 * 1024 * 1024
 
 class Broker:
     """A broker inside this process. Safe to use from many threads."""
+
+    # What is different in an event loop; `loop` puts its own in these places, and `_wait`.
+    _message_type: type[Message] = Message
+    _dead_type: type[DeadMessage] = DeadMessage
+    _subscription_type: type[Subscription] = Subscription
+    _consume = staticmethod(consume)
 
     def __init__(
         self,
@@ -161,12 +169,12 @@ class Broker:
                 now = engine.tick()
                 desk = self._desks.get(topic) or self._desk(topic, now)
                 lease = engine.store.lease(desk.topic, group, limit, visibility_ms, mode, self._name, now)
-                return [] if lease is None else desk.messages(lease, Message)
+                return [] if lease is None else desk.messages(lease, self._message_type)
 
         def look(now: int) -> list[Message]:
-            return self._look(topic, group, limit, visibility_ms, mode, now, Message)
+            return self._look(topic, group, limit, visibility_ms, mode, now, self._message_type)
 
-        return wait_in_thread(engine, self._topics_of(topic), look, deliver.wait_ms(wait), _never)
+        return self._wait(topic, wait, look, _all)
 
     def receive_arrow(
         self,
@@ -186,15 +194,14 @@ class Broker:
             lease = self._engine.store.lease(desk.topic, group, limit, visibility_ms, "at_least_once", self._name, now)
             return [] if lease is None else [tables.ArrowLease.of(desk, lease)]
 
-        found = wait_in_thread(self._engine, self._topics_of(topic), look, deliver.wait_ms(wait), _never)
-        return found[0] if found else tables.ArrowLease.empty()
+        return self._wait(topic, wait, look, tables.ArrowLease.first_of)
 
     def consume(
         self, topic: Topics, *, group: str = "default", prefetch: int = 100, visibility: Duration | None = None
     ) -> Iterator[Message]:
         """Messages without end; settle each (`with m:`). Leases are kept alive, what is left is given back."""
         deliver.check_receive(prefetch, "at_least_once")
-        return consume(self._source(topic, group, visibility, Message), prefetch)
+        return self._consume(self._source(topic, group, visibility, self._message_type), prefetch)
 
     def subscribe(
         self,
@@ -206,7 +213,8 @@ class Broker:
         visibility: Duration | None = None,
     ) -> Subscription:
         """Call `handler` for each message, in background threads: returns: ack, raises: nack. `close()` drains."""
-        return Subscription(self._source(topic, group, visibility, Message), handler, concurrency)
+        source = self._source(topic, group, visibility, self._message_type)
+        return self._subscription_type(source, handler, concurrency)
 
     # Settle
 
@@ -239,7 +247,7 @@ class Broker:
         deliver.check_receive(limit, "at_least_once")
         with self._engine.lock:
             now = self._engine.tick()
-            return replay.peek(self._known_desk(topic), check_name(group, "group"), limit, Message, now)
+            return replay.peek(self._known_desk(topic), check_name(group, "group"), limit, self._message_type, now)
 
     def scan(
         self,
@@ -251,7 +259,7 @@ class Broker:
     ) -> Iterator[Message]:
         """The log as it lies, touching no group. An int is an offset, anything else a time."""
         desk, covered = self._covered(topic, start, stop, partition)
-        return replay.scan(desk, covered, Message)
+        return replay.scan(desk, covered, self._message_type)
 
     def scan_arrow(
         self,
@@ -290,7 +298,7 @@ class Broker:
         deliver.check_receive(limit, "at_least_once")
         with self._engine.lock:
             now = self._engine.tick()
-            return replay.scheduled(self._known_desk(topic), limit, Message, now)
+            return replay.scheduled(self._known_desk(topic), limit, self._message_type, now)
 
     def cancel(self, id: int | Receipt | Message) -> None:
         """End a scheduled message; Conflict if it is not scheduled any more."""
@@ -339,7 +347,7 @@ class Broker:
 
     def dlq(self, topic: str) -> Dlq:
         """The dead-letter queue of a topic."""
-        return Dlq(self._engine, self._namespace, topic)
+        return Dlq(self._engine, self._namespace, topic, self._dead_type)
 
     # Inside
 
@@ -374,6 +382,12 @@ class Broker:
         names = [topic] if isinstance(topic, str) else list(topic)
         return lambda now: [self._engine.topic(self._namespace, name, now) for name in names]
 
+    def _wait(
+        self, topic: Topics, wait: Duration | None, look: Callable[[int], list[T]], pick: Callable[[list[T]], R]
+    ) -> R:
+        """What a waiting call answers, once there is something or its time is up."""
+        return pick(wait_in_thread(self._engine, self._topics_of(topic), look, deliver.wait_ms(wait), never))
+
     def _look(
         self, topic: Topics, group: str, limit: int, visibility_ms: int | None, mode: str, now: int, kind: type[M]
     ) -> list[M]:
@@ -392,12 +406,16 @@ class Broker:
         return found
 
 
-def _never() -> bool:
+def never() -> bool:
     return False
 
 
+def _all(found: list[T]) -> list[T]:
+    return found
+
+
 def _list(messages: Sequence[Message] | Message) -> Sequence[Message]:
-    return [messages] if isinstance(messages, Message) else messages
+    return [messages] if isinstance(messages, Envelope) else messages
 
 
 def _id(id: int | Receipt | Message) -> int:

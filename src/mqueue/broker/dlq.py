@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from mqueue.broker.deliver import TopicDesk
 from mqueue.broker.engine import Engine
-from mqueue.broker.message import Message
+from mqueue.broker.message import AsyncMessage, Envelope, Message
 from mqueue.broker.replay import looked_at
 from mqueue.heart.group import Group
 from mqueue.model.errors import Refused
@@ -18,7 +18,7 @@ from mqueue.store.redrive import redrive
 from mqueue.wire.frame import Frame
 
 
-class DeadMessage(Message, eq=False, gc=False):
+class Dead(Envelope, eq=False, gc=False):
     """A message in a dead-letter queue, with the story of its death at hand."""
 
     @property
@@ -42,6 +42,14 @@ class DeadMessage(Message, eq=False, gc=False):
         return int(self.headers.get("x-attempts", 0))
 
 
+class DeadMessage(Dead, Message, eq=False, gc=False):
+    """A dead message, as a broker hands it out."""
+
+
+class AsyncDeadMessage(Dead, AsyncMessage, eq=False, gc=False):
+    """A dead message, as an async broker hands it out."""
+
+
 class Redrive(Struct, frozen=True):
     """What a redrive did, or would do."""
 
@@ -51,8 +59,11 @@ class Redrive(Struct, frozen=True):
 
 
 class Dlq:
-    def __init__(self, engine: Engine, namespace: str, topic: str) -> None:
+    def __init__(
+        self, engine: Engine, namespace: str, topic: str, message_type: type[DeadMessage] = DeadMessage
+    ) -> None:
         self._engine = engine
+        self._message_type = message_type
         self._namespace = namespace
         self._topic = topic
 
@@ -120,7 +131,7 @@ class Dlq:
             for frame in desk.engine.store.log.frames(topic.id, partition.number, partition.floor, partition.next):
                 for row in range(frame.count):
                     if self._is_open(desk, group, frame, row):
-                        yield looked_at(desk, group, frame, row, DeadMessage)
+                        yield looked_at(desk, group, frame, row, self._message_type)
 
     def _is_open(self, desk: TopicDesk, group: Group, frame: Frame, row: int) -> bool:
         """Whether the group `default` has not settled a message and nobody has cancelled it."""

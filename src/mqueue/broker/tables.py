@@ -37,8 +37,12 @@ class ArrowLease:
         return cls(desk, lease, [(frame, rows, run.attempt) for run in lease.runs for frame, rows in desk.pieces(run)])
 
     @classmethod
+    def first_of(cls, found: list[ArrowLease]) -> ArrowLease:
+        """The lease that was found; an empty one if none was."""
+        return found[0] if found else cls.empty()
+
+    @classmethod
     def empty(cls) -> ArrowLease:
-        """Nothing was there."""
         lease = cls.__new__(cls)
         lease._pieces = []
         return lease
