@@ -92,13 +92,13 @@ def reschedule(engine: Engine, namespace: str, id: int, deliver_at: Instant | No
     with engine.lock:
         now = engine.tick()
         topic, frame, row = find(engine, namespace, id)
-        priority, _, offset = _scheduled(engine, topic, frame, row, now)
+        priority, was, offset = _scheduled(engine, topic, frame, row, now)
         due = now + duration_ms(delay, "delay") if delay is not None else instant(deliver_at, "deliver_at")  # type: ignore[arg-type]
         due = max(due, now + 1)
         expires = frame.number("expires_at", row)
         if expires and due >= expires:
             raise BadTime(f"deliver_at {rfc3339(due)} is not before the message expires, at {rfc3339(expires)}")
-        engine.store.happen(ev.Rescheduled(now, topic.id, frame.partition, offset, priority, due), now)
+        engine.store.happen(ev.Rescheduled(now, topic.id, frame.partition, offset, priority, was, due), now)
         engine.wake(topic)
 
 

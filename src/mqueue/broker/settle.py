@@ -75,7 +75,7 @@ def settle_many(
 
 def _spans(lease: Lease, chosen: list[Envelope]) -> Any:
     """What to settle of a lease; None: all of it, if just that was handed in."""
-    if len(chosen) == lease.open:
+    if len(chosen) == lease.open == lease.count:  # nothing of it was settled before, so as many are the same
         offsets = {(message._frame.partition, message._frame.base + message._row) for message in chosen}
         if len(offsets) == lease.open:
             return None

@@ -21,6 +21,8 @@ class Lease(Struct):
     runs: list[Run]
     until: int
     open: int
+    count: int
+    """What it held in the beginning."""
     keep_ms: int = 0
     """Renews itself by so much while it is in use in this process."""
     index: dict[tuple[int, int], Run] | None = None

@@ -45,8 +45,8 @@ class Outcome(Struct, frozen=True):
 class Heart:
     __slots__ = ("fallen", "news", "state")
 
-    def __init__(self) -> None:
-        self.state = State()
+    def __init__(self, state: State | None = None) -> None:
+        self.state = state or State()
         self.news: list[ev.Event] = []
         self.fallen: list[Fallen] = []
 
@@ -89,7 +89,7 @@ class Heart:
             spans = tuple([(r.partition, r.start, r.stop, r.mask, r.attempt, r.priority, r.at) for r in runs])
         group.in_flight += count
         group.delivered += count
-        lease = Lease(token, group, consumer, runs, deadline, count)
+        lease = Lease(token, group, consumer, runs, deadline, count, count)
         state = self.state
         state.leases[token] = lease
         heappush(state.timers.heap, (deadline, token, lease))
@@ -168,6 +168,17 @@ class Heart:
                     for run, _ in lease.find(partition, offset, 1):
                         return lease, run
         return None
+
+    def lowest_leased(self, group: Group, partition: int) -> int:
+        """The lowest offset that is leased by a group."""
+        starts = [
+            run.start
+            for lease in self.state.leases.values()
+            if lease.group is group
+            for run in lease.runs
+            if run.mask and run.partition == partition
+        ]
+        return min(starts, default=NEVER)
 
     def cancel(self, topic: Topic, partition: int, offset: int, priority: int, due: int, now: int) -> None:
         """End a scheduled message for everybody."""

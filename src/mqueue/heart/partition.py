@@ -19,6 +19,7 @@ Stretch = tuple[int, int, int, int, int]
 
 class Partition:
     __slots__ = (
+        "_times",
         "at",
         "cancelled",
         "due",
@@ -60,6 +61,8 @@ class Partition:
         self.expired = Marks()
         self.due: dict[int, int] = {}
         """Due times that were changed after the publish; negative once they have come."""
+        self._times: dict[int, set[int]] = {}
+        """At which times the schedule has an entry for a message that was moved: one for each time will do."""
         self.shape = 0
         """Changes whenever a lane comes or goes."""
         self.schedule = Schedule()
@@ -167,9 +170,12 @@ class Partition:
         """Nothing changes here by itself before this time."""
         return min(self.schedule.next_at, self.expiry.next_at)
 
-    def reschedule(self, offset: int, priority: int, due: int) -> None:
+    def reschedule(self, offset: int, priority: int, was: int, due: int) -> None:
         self.due[offset] = due
-        self.schedule.add((due, offset, offset + 1, priority, due))
+        times = self._times.setdefault(offset, {was})
+        if due not in times:
+            times.add(due)
+            self.schedule.add((due, offset, offset + 1, priority, due))
 
     def trim(self, floor: int) -> None:
         """Drop everything below `floor`."""
@@ -179,6 +185,7 @@ class Partition:
         self.expired.trim(floor)
         for offset in [offset for offset in self.due if offset < floor]:
             del self.due[offset]
+            self._times.pop(offset, None)
         for lane in list(self.lanes.values()):
             lane.trim(floor)
             if not lane.starts and not self.scheduled:
@@ -205,7 +212,8 @@ class Partition:
             self.open += stop - start
             self.scheduled -= stop - start
             for offset in self._moved(start, stop):
-                self.due[offset] = -when  # it has happened: an older entry with the same time must not show it twice
+                self.due[offset] = -when
+                del self._times[offset]
         return shown
 
     def _moved(self, start: int, stop: int) -> list[int]:

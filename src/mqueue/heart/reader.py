@@ -38,11 +38,24 @@ class Cursor:
             return start
         if index >= len(self.lane.at) or at < self.lane.at[index]:
             return stop
-        return start if at > self.lane.at[index] else min(stop, max(start, self.offset))
+        if at > self.lane.at[index]:
+            return start
+        return min(stop, max(start, self.offset, self.lane.starts[index]))
 
 
 class Reader:
-    __slots__ = ("_ready", "_shape", "consumed", "cursors", "parked", "partition", "ready_back", "start", "waiting")
+    __slots__ = (
+        "_ready",
+        "_serial",
+        "_shape",
+        "consumed",
+        "cursors",
+        "parked",
+        "partition",
+        "ready_back",
+        "start",
+        "waiting",
+    )
 
     def __init__(self, partition: Partition, start: int) -> None:
         self.partition = partition
@@ -54,7 +67,8 @@ class Reader:
         """Of all that became visible in the partition, how much is not ahead of the cursors (any more)."""
         self.parked: dict[int, Run] = {}
         """Runs that were given back, by their first offset: ready again (`until` 0) or waiting."""
-        self._ready: list[tuple[int, int, int, Run]] = []
+        self._ready: list[tuple[int, int, int, int, Run]] = []
+        self._serial = 0
         self.ready_back = 0
         self.waiting = 0
 
@@ -95,14 +109,14 @@ class Reader:
                 index = self._advance(cursor)
             if index < 0:
                 if back is not None and back[0] == lane.priority:
-                    return self._take_back(back[3], limit, deadline)
+                    return self._take_back(back[4], limit, deadline)
                 continue
             at = lane.at[index]
             start = lane.starts[index]
             if cursor.offset > start:
                 start = cursor.offset
             if back is not None and back[:3] < (lane.priority, at, start):
-                return self._take_back(back[3], limit, deadline)
+                return self._take_back(back[4], limit, deadline)
             stop = stops[index]
             if stop - start > limit:
                 stop = start + limit
@@ -152,12 +166,12 @@ class Reader:
         cursor.offset = stop
         return False
 
-    def _back(self) -> tuple[int, int, int, Run] | None:
+    def _back(self) -> tuple[int, int, int, int, Run] | None:
         """The first of the ready runs that were given back; those that are gone are swept out here."""
         ready = self._ready
         while ready:
             first = ready[0]
-            if self.parked.get(first[2]) is first[3] and not first[3].until:
+            if self.parked.get(first[2]) is first[4] and not first[4].until:
                 return first
             heappop(ready)
         return None
@@ -172,7 +186,7 @@ class Reader:
             taken = run.part(bits)
             rest = run.part(run.mask ^ bits)
             self.parked[rest.start] = rest
-            heappush(self._ready, (rest.priority, rest.at, rest.start, rest))
+            self._offer(rest)
         taken.attempt += 1
         taken.until = deadline
         return taken
@@ -184,14 +198,19 @@ class Reader:
             self.waiting += run.count
         else:
             self.ready_back += run.count
-            heappush(self._ready, (run.priority, run.at, run.start, run))
+            self._offer(run)
+
+    def _offer(self, run: Run) -> None:
+        """Line a ready run up. The serial tells entries with one key apart: some may be stale."""
+        self._serial += 1
+        heappush(self._ready, (run.priority, run.at, run.start, self._serial, run))
 
     def wake(self, run: Run) -> None:
         """A waiting run is due."""
         self.waiting -= run.count
         run.until = 0
         self.ready_back += run.count
-        heappush(self._ready, (run.priority, run.at, run.start, run))
+        self._offer(run)
 
     def is_parked(self, run: Run) -> bool:
         return self.parked.get(run.start) is run
@@ -341,7 +360,7 @@ class Reader:
             run.start, run.stop, run.mask = tight(run.start, run.mask)
             self.parked[run.start] = run
             if not run.until:
-                heappush(self._ready, (run.priority, run.at, run.start, run))
+                self._offer(run)
 
     def _follow_lanes(self) -> list[Cursor]:
         """Have a cursor for each lane that there is now."""

@@ -131,7 +131,8 @@ class State:
             group.in_flight += run.count
             group.delivered += run.count
         group.heard_at = event.at
-        lease = Lease(event.token, group, event.consumer, runs, event.deadline, sum(run.count for run in runs))
+        count = sum(run.count for run in runs)
+        lease = Lease(event.token, group, event.consumer, runs, event.deadline, count, count)
         self.leases[event.token] = lease
         self.timers.set(event.deadline, lease)
 
@@ -161,7 +162,7 @@ class State:
     def _rescheduled(self, event: ev.Rescheduled) -> None:
         topic = self.topics[event.topic]
         partition = topic.partitions[event.partition]
-        partition.reschedule(event.offset, event.priority, event.due)
+        partition.reschedule(event.offset, event.priority, event.was, event.due)
         self.arm(topic, partition)
 
     def _redriven(self, event: ev.Redriven) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from mqueue.log.base import Entry
-from mqueue.model.events import Event, TopicMade
+from mqueue.model.events import Event, TopicMade, TopicSet
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Rows
@@ -154,12 +154,15 @@ class MemoryLog:
         return chain.from_iterable(self._journals.get(topic, ()))
 
     def entries(self) -> Iterator[Entry]:
-        """Topic by topic. Frames and events of a topic are merged by time: what shares a millisecond commutes."""
+        """Topic by topic. Frames and events of a topic are merged by time: what shares a millisecond commutes.
+
+        But a partition has to be there before its first frame.
+        """
         for topic in self._journals:
             appended = self._appended(topic)
             frame, stamp = next(appended, (None, 0))
             for event in self.events(topic):
-                while frame is not None and frame.at[stamp] <= event.at and not isinstance(event, TopicMade):
+                while frame is not None and frame.at[stamp] <= event.at and not isinstance(event, TopicMade | TopicSet):
                     yield frame, stamp
                     frame, stamp = next(appended, (None, 0))
                 yield event

@@ -100,6 +100,7 @@ class Rescheduled(Event, frozen=True, gc=False, tag=12, array_like=True):
     partition: int
     offset: int
     priority: int
+    was: int
     due: int
 
 

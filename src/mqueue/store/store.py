@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from mqueue.heart.group import Group, Lease
 from mqueue.heart.heart import Heart, Outcome
+from mqueue.heart.partition import Partition
 from mqueue.heart.state import State
 from mqueue.heart.topic import Topic
 from mqueue.log.base import Log
@@ -23,6 +24,7 @@ from mqueue.model.limits import Limits
 from mqueue.model.names import check_name, is_dlq
 from mqueue.model.priority import NORMAL
 from mqueue.model.settings import Settings
+from mqueue.policy.retention import floor
 from mqueue.policy.routing import partition_of
 from mqueue.store import bury
 from mqueue.store.place import Placed, check_priorities, claims_of, place, recognise
@@ -135,8 +137,8 @@ class Store:
         return sum(partition.cancelled for partition in topic.partitions) - before
 
     def drop_topic(self, topic: Topic, now: int) -> None:
-        self.heart.happen(ev.TopicDropped(now, topic.id))
-        self.commit(now)
+        self.happen(ev.TopicDropped(now, topic.id), now)
+        self.flush()
         self.log.drop(topic.id)
 
     def group(self, topic: Topic, name: str, now: int) -> Group:
@@ -155,6 +157,35 @@ class Store:
         self.heart.happen(ev.GroupMade(now, topic.id, name, starts))
         self.commit(now)
         return topic.groups[name]
+
+    # Retention
+
+    def retain(self, topic: Topic, now: int) -> int:
+        """Drop what the topic's rule allows and nobody is owed; how many messages that were."""
+        floors = tuple(self._floor(topic, partition, now) for partition in topic.partitions)
+        gone = sum(floors) - sum(topic.floors)
+        if gone:
+            self.happen(ev.Trimmed(now, topic.id, floors), now)
+            self.flush()
+            self.log.trim(topic.id, floors)
+        return gone
+
+    def _floor(self, topic: Topic, partition: Partition, now: int) -> int:
+        rule = topic.settings.retention
+        size = self.log.size(topic.id, partition.number)
+        frames = self.log.sizes(topic.id, partition.number)
+        held = self._held(topic, partition, now)
+        return floor(frames, partition.floor, held, rule, size, now)
+
+    def _held(self, topic: Topic, partition: Partition, now: int) -> int:
+        """The first offset that is scheduled, or owed to a group that has been heard of lately."""
+        held = min(partition.next, partition.schedule.lowest())
+        for group in topic.groups.values():
+            if now - group.heard_at <= topic.settings.hold_ms:
+                held = min(held, group.readers[partition.number].lowest())
+                if group.in_flight:
+                    held = min(held, self.heart.lowest_leased(group, partition.number))
+        return held
 
     # Publish
 

@@ -1,0 +1,30 @@
+"""Rebuilding the heart from a log: frames and events in order give the state that wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mqueue.heart.dedup import Claim
+from mqueue.heart.partition import Stretch
+from mqueue.heart.state import State
+from mqueue.model.events import Event
+
+Appended = tuple[int, int, list[Stretch], int, list[tuple[bytes, Claim]]]
+"""topic, partition, stretches, time, claims on idempotency keys"""
+
+
+def fold(state: State, entries: Iterable[Appended | Event]) -> State:
+    """Apply entries one after the other. What was due before an entry happened before it."""
+    for entry in entries:
+        if isinstance(entry, Event):
+            topic = state.topics.get(entry.topic)
+            if topic is not None:
+                topic.ripen(entry.at)
+            state.apply(entry)
+        else:
+            number, partition, stretches, at, claims = entry
+            topic = state.topics[number]
+            state.append(topic, partition, stretches, at)
+            for key, claim in claims:
+                topic.dedup.add(key, claim, topic.settings)
+    return state

@@ -1,0 +1,26 @@
+"""From a log back to the state of the heart that wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mqueue.heart.fold import Appended, fold
+from mqueue.heart.state import State
+from mqueue.log.base import Log
+from mqueue.model.events import Event
+from mqueue.store.place import claims_of
+
+
+def recover(log: Log) -> State:
+    return fold(State(), _entries(log))
+
+
+def _entries(log: Log) -> Iterator[Appended | Event]:
+    for entry in log.entries():
+        if isinstance(entry, Event):
+            yield entry
+        else:
+            frame, stamp = entry
+            stretches = frame.stretches(stamp)
+            rows = range(stretches[0][0] - frame.base, stretches[-1][1] - frame.base)
+            yield frame.topic, frame.partition, stretches, frame.at[stamp], list(claims_of(frame, rows))
