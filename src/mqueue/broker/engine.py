@@ -62,20 +62,24 @@ class Engine:
 
     def wake(self, topic: Topic) -> None:
         """Messages of a topic may be ready: those who wait for it should look."""
-        for waiter in self.waiters.get(topic.id, ()):
-            waiter.wake()
+        waiting = self.waiters.get(topic.id)
+        if waiting is not None:
+            for waiter in tuple(waiting):
+                waiter.wake()
+            if not waiting:
+                del self.waiters[topic.id]
 
     def wait_for(self, topics: Iterable[Topic], waiter: Waiter) -> None:
         for topic in topics:
             self.waiters.setdefault(topic.id, set()).add(waiter)
 
     def leave(self, topics: Iterable[Topic], waiter: Waiter) -> None:
+        """The one call that needs no lock, so that also a coroutine which is thrown away can make it. So it only ever
+        takes out its own; others go through a copy, and `wake` clears away what is empty."""
         for topic in topics:
             waiting = self.waiters.get(topic.id)
             if waiting is not None:
                 waiting.discard(waiter)
-                if not waiting:
-                    del self.waiters[topic.id]
 
     def close(self) -> None:
         """Hand out nothing more; give back what is held, wake whoever waits."""
@@ -90,8 +94,9 @@ class Engine:
                 self.store.settle(lease.token, "release", None, now)
             self.lock = Shut("the broker is closed")
             for waiting in self.waiters.values():
-                for waiter in waiting:
+                for waiter in tuple(waiting):
                     waiter.wake()
+            self.waiters.clear()
 
 
 class Shut:

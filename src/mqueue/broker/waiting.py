@@ -36,11 +36,16 @@ class LoopWaiter:
         self._loop = asyncio.get_running_loop()
 
     def wake(self) -> None:
-        self._loop.call_soon_threadsafe(self._event.set)
+        with suppress(
+            RuntimeError
+        ):  # a loop that was closed: nobody waits there any more
+            self._loop.call_soon_threadsafe(self._event.set)
 
     async def sleep(self, timeout: float | None) -> None:
+        # Not wait_for: when the event and a cancellation come together, Python 3.11 drops the cancellation there.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._event.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._event.wait()
         self._event.clear()
 
 
