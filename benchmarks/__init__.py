@@ -1,0 +1,1 @@
+"""What mqueue claims about speed, flatness and memory, measured: `make bench`."""

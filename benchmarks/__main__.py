@@ -1,0 +1,89 @@
+"""`python -m benchmarks`: run them, print a table, write JSON lines."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import footprint, harness, worst
+from benchmarks.harness import Benchmark
+from benchmarks.memory_broker import Arrow, Batches, DeepPublish, DeepReceive, Fanout, Singles, flat, rates
+
+RESULTS = Path(__file__).parent / "results" / "latest.json"
+
+BENCHMARKS = (
+    Benchmark("rates/singles", "publish; receive(limit=1) + m.ack()", rates(Singles)),
+    Benchmark("rates/batches", "publish_many + receive + ack(msgs), 1000 at a time", rates(Batches)),
+    Benchmark("rates/arrow", "publish_arrow + receive_arrow + lease.ack(), 1000 at a time", rates(Arrow)),
+    Benchmark("rates/fan-out", "Arrow batches to 10 groups", rates(Fanout)),
+    Benchmark("flat/publish", "the same on a deep queue against a shallow one", flat(DeepPublish)),
+    Benchmark("flat/receive", "the same on a deep queue against a shallow one", flat(DeepReceive)),
+    Benchmark("flat/batches", "the same on a deep queue against a shallow one", flat(Batches)),
+    Benchmark("flat/arrow", "the same on a deep queue against a shallow one", flat(Arrow)),
+    Benchmark("flat/fan-out", "the same on a deep queue against a shallow one", flat(Fanout)),
+    Benchmark("memory/queued", "bookkeeping outside the frames per queued message", footprint.queued),
+    Benchmark("memory/scheduled", "messages scheduled at random times over a year", footprint.scheduled),
+    Benchmark("worst/alternating", "singles that alternate between two priorities", worst.alternating),
+    Benchmark("worst/random-acks", "single acks in random order in one long run", worst.random_acks),
+    Benchmark("worst/given-back", "every second message in flight given back singly", worst.given_back),
+    Benchmark("worst/groups", "100 groups on one topic", worst.many_groups),
+    Benchmark("worst/new-group", "the first message of a new group on a deep queue", worst.new_group),
+    Benchmark("worst/drop-oldest", "publishing to a full queue", worst.drop_oldest),
+    Benchmark("worst/topics", "10,000 topics", worst.many_topics),
+)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run what was asked for; 0 even if a row falls short: this measures, it does not judge a build."""
+    asked = _parser().parse_args(words)
+    chosen = [one for one in BENCHMARKS if not asked.only or any(name in one.name for name in asked.only)]
+    if asked.list:
+        for one in chosen:
+            print(f"{one.name:<20} {one.about}")
+        return 0
+    if not chosen:
+        print(f"no benchmark is named like {', '.join(asked.only)}; see --list", file=sys.stderr)
+        return 2
+    profile = harness.QUICK if asked.quick else harness.FULL
+    if asked.depth is not None:
+        profile = profile.at_depth(asked.depth)
+    _measure(chosen, profile, asked.json)
+    return 0
+
+
+def _measure(chosen: Sequence[Benchmark], profile: harness.Profile, path: Path) -> None:
+    lines = [harness.machine(profile)]
+    print(harness.HEADER)
+    for one in chosen:
+        print(f"{one.name}: {one.about}")
+        for result in harness.run(one, profile):
+            print(harness.as_line(result), flush=True)
+            lines.append(harness.as_json(one.name, result))
+    harness.write(path, lines)
+    verdicts = [line.get("verdict") for line in lines]
+    print(f"{verdicts.count('ok')} ok, {verdicts.count('short')} short")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make bench ARGS=…", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, under 20 s in all")
+    parser.add_argument(
+        "--depth", type=_depth, help="how many messages lie in a deep queue (10,000,000; quick 100,000)"
+    )
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="those whose name contains this")
+    parser.add_argument("--list", action="store_true", help="what there is")
+    parser.add_argument("--json", type=Path, default=RESULTS, help="where the JSON lines go")
+    return parser
+
+
+def _depth(word: str) -> int:
+    depth = int(word)
+    if depth < 2000:
+        raise argparse.ArgumentTypeError(f"{depth}: a deep queue has at least 2000 messages")
+    return depth
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""How things are measured: rounds that take turns, medians, and results that a machine can read.
+
+A *case* is something that can be run again and again, each round saying how many messages took how many seconds.
+Cases that are to be compared run in turns, round by round, so that a slow second of the machine hits all of them. The
+garbage collector stays on, as it is for users. It knows nothing of brokers.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+from benchmarks.calibration import REFERENCE_SECONDS, speed
+
+Sample = tuple[int, float]
+"""How many messages took how many seconds."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How much is measured."""
+
+    name: str
+    rounds: int
+    singles: int
+    """Messages of a round of single calls."""
+    batches: int
+    """Batches of 1000 of a round."""
+    depth: int
+    """How many messages lie in a deep queue."""
+    shallow: int
+    """How many in the one that it is compared with."""
+    bulk: int
+    """Messages of the measurements that are run once: memory, worst cases."""
+    topics: int
+
+    def at_depth(self, depth: int) -> Profile:
+        """The same for another depth; what is measured beside it never gets bigger than the depth."""
+        return replace(
+            self,
+            depth=depth,
+            singles=min(self.singles, depth // 2),
+            batches=min(self.batches, depth // 1000),
+            shallow=min(self.shallow, max(1000, depth // 10)),
+            bulk=min(self.bulk, depth),
+            topics=min(self.topics, depth // 10),
+        )
+
+
+FULL = Profile(
+    "full", rounds=11, singles=10_000, batches=20, depth=10_000_000, shallow=10_000, bulk=1_000_000, topics=10_000
+)
+QUICK = Profile("quick", rounds=3, singles=2_000, batches=5, depth=100_000, shallow=10_000, bulk=50_000, topics=1_000)
+
+
+@dataclass
+class Result:
+    """One row. `value` is what was measured; the target says at least (`>=`) or at most (`<=`, `<`) how much of it."""
+
+    name: str
+    value: float
+    unit: str
+    bound: str = ""
+    target: float | None = None
+    speed: float | None = None
+    """How fast the machine was meanwhile; None if the value does not depend on it."""
+    note: str = ""
+    samples: list[float] = field(default_factory=list)
+
+    @property
+    def normalised(self) -> float:
+        """The value as a machine as fast as the reference would have shown it."""
+        if self.speed is None:
+            return self.value
+        return self.value / self.speed if self.unit.endswith("/s") else self.value * self.speed
+
+    @property
+    def verdict(self) -> str:
+        """Of the value itself, not of the normalised one: only what was seen counts."""
+        if self.target is None:
+            return "-"
+        met = {">=": self.value >= self.target, "<=": self.value <= self.target, "<": self.value < self.target}
+        return "ok" if met[self.bound] else "short"
+
+
+class Case(Protocol):
+    def round(self) -> dict[str, Sample]:
+        """Do it once; leave everything as it was found."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """What some cases showed: rates by case and name, and how fast the machine was meanwhile."""
+
+    rates: dict[tuple[str, str], list[float]]
+    speed: float
+
+    def rate(self, case: str, name: str) -> float:
+        return median(self.rates[case, name])
+
+    def result(self, label: str, case: str, name: str, **more: Any) -> Result:
+        """The rate of a case as a row."""
+        return Result(label, self.rate(case, name), "msg/s", speed=self.speed, samples=self.rates[case, name], **more)
+
+    def slowdown(self, label: str, slow: str, fast: str, name: str, most: float, note: str = "") -> Result:
+        """How many times slower one case is than another, as a row."""
+        ratio = self.rate(fast, name) / self.rate(slow, name)
+        return Result(
+            label,
+            ratio,
+            "×",
+            "<=",
+            most,
+            note=note or f"{_short(self.rate(slow, name))}/s against {_short(self.rate(fast, name))}/s",
+        )
+
+
+def race(cases: Mapping[str, Case], rounds: int) -> Race:
+    """Let cases take turns. The first round of each warms up and does not count."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    speeds = []
+    for case in cases.values():
+        case.round()
+    for number in range(rounds):
+        turns = list(cases.items())
+        for label, case in turns if number % 2 else reversed(turns):
+            speeds.append(speed())
+            for name, (count, seconds) in case.round().items():
+                rates.setdefault((label, name), []).append(count / seconds)
+    return Race(rates, median(speeds))
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    name: str
+    about: str
+    run: Callable[[Profile], Iterator[Result]]
+
+
+def run(benchmark: Benchmark, profile: Profile) -> list[Result]:
+    """The rows of one benchmark; what it held is gone before the next one starts."""
+    gc.collect()
+    results = list(benchmark.run(profile))
+    gc.collect()
+    return results
+
+
+def machine(profile: Profile) -> dict[str, Any]:
+    """What has to be known to judge the numbers. No host names, no paths."""
+    return {
+        "kind": "machine",
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "architecture": platform.machine(),
+        "cpus": os.cpu_count(),
+        "packages": {name: version(name) for name in ("pyarrow", "numpy", "msgspec")},
+        "calibration_reference_seconds": REFERENCE_SECONDS,
+        "profile": asdict(profile),
+    }
+
+
+def as_json(benchmark: str, result: Result) -> dict[str, Any]:
+    return {
+        "kind": "result",
+        "benchmark": benchmark,
+        **asdict(result),
+        "normalised": result.normalised,
+        "verdict": result.verdict,
+    }
+
+
+def write(path: Path, lines: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+HEADER = f"{'':<46} {'measured':>12} {'normalised':>12}   {'target':<14} {'':<5}"
+
+
+def as_line(result: Result) -> str:
+    target = "" if result.target is None else f"{result.bound} {_short(result.target)} {result.unit}"
+    normalised = "" if result.speed is None else f"{_short(result.normalised)} {result.unit}"
+    measured = f"{_short(result.value)} {result.unit}"
+    return (
+        f"  {result.name:<44} {measured:>12} {normalised:>12}   {target:<14} {result.verdict:<5} {result.note}".rstrip()
+    )
+
+
+def _short(number: float) -> str:
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{letter}" if number < 1000 * size else f"{number / size:.0f}{letter}"
+    return f"{number:.3g}"
+
+
+def _commit() -> str:
+    """The commit measured, with a + if the sources differ from it; empty outside a checkout."""
+    root = Path(__file__).parent
+    try:
+        head = _git(root, "rev-parse", "--short", "HEAD")
+        return head + ("+" if _git(root, "status", "--porcelain", "--", "../src") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _git(root: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,0 +1,84 @@
+"""The benchmarks run, and write what a machine can read. How fast anything is, is not looked at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.footprint import Weight
+from benchmarks.harness import Result, race
+from mqueue import Broker
+
+
+def test_every_benchmark_writes_its_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "out" / "bench.json"
+    assert main(["--quick", "--depth", "2000", "--json", str(path)]) == 0
+    machine, *results = [json.loads(line) for line in path.read_text().splitlines()]
+    assert machine["kind"] == "machine"
+    assert {"python", "cpus", "profile", "commit", "calibration_reference_seconds"} <= set(machine)
+    assert machine["profile"]["depth"] == 2000
+    assert {line["benchmark"] for line in results} == {one.name for one in BENCHMARKS}
+    for line in results:
+        assert line["kind"] == "result"
+        assert line["value"] > 0, line
+        assert line["normalised"] > 0, line
+        assert line["verdict"] == "-" if line["target"] is None else line["verdict"] in ("ok", "short"), line
+    shown = capsys.readouterr().out
+    assert all(line["name"] in shown for line in results)
+    assert len({(line["benchmark"], line["name"]) for line in results}) == len(results), "a name stands for one row"
+
+
+def test_only_narrows_and_list_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bench.json"
+    assert main(["--list", "--only", "memory", "--json", str(path)]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["memory/queued", "memory/scheduled"]
+    assert main(["--only", "nothing-like-this", "--json", str(path)]) == 2
+    assert not path.exists()
+
+
+def test_cases_take_turns() -> None:
+    turns: list[str] = []
+
+    class Lap:
+        def __init__(self, label: str) -> None:
+            self.label = label
+
+        def round(self) -> dict[str, tuple[int, float]]:
+            turns.append(self.label)
+            return {"lap": (10, 2.0 if self.label == "slow" else 1.0)}
+
+    found = race({"slow": Lap("slow"), "fast": Lap("fast")}, rounds=2)
+    assert turns == ["slow", "fast", "fast", "slow", "slow", "fast"]
+    assert found.slowdown("row", "slow", "fast", "lap", 1.5).value == 2.0
+    assert found.slowdown("row", "slow", "fast", "lap", 1.5).verdict == "short"
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "target", "verdict"),
+    [(5, ">=", 5, "ok"), (4, ">=", 5, "short"), (5, "<=", 5, "ok"), (5, "<", 5, "short"), (5, "", None, "-")],
+)
+def test_verdicts(value: float, bound: str, target: float | None, verdict: str) -> None:
+    assert Result("row", value, "ms", bound, target).verdict == verdict
+
+
+def test_normalised_by_the_speed_of_the_machine() -> None:
+    assert Result("row", 100, "msg/s", speed=0.5).normalised == 200
+    assert Result("row", 100, "ms", speed=0.5).normalised == 50
+    assert Result("row", 100, "B/msg").normalised == 100
+
+
+def test_weight_counts_bookkeeping_and_leaves_frames_out() -> None:
+    small, large, many = Broker(), Broker(), Broker()
+    small.publish_many("t", [b"x"] * 2000)
+    large.publish_many("t", [b"x" * 1000] * 2000)
+    for _ in range(200):
+        many.publish_many("t", [b"x"] * 10)
+    assert Weight(small).frames == Weight(large).frames == 1
+    assert Weight(many).frames == 200
+    assert abs(Weight(small).bookkeeping - Weight(large).bookkeeping) < 500
+    assert Weight(many).bookkeeping > Weight(small).bookkeeping
+    many.receive("t", 100)
+    assert Weight(many).journal > Weight(small).journal
