@@ -89,7 +89,10 @@ class TopicDesk:
     async def settle_async(
         self, verb: str, message: Envelope, *, wait: Duration | None = None, error: object = None
     ) -> None:
-        self.settle(verb, message, wait=wait, error=error)
+        if verb == "ack":
+            self.ack(message)
+        else:
+            self.settle(verb, message, wait=wait, error=error)
 
     def settle_spans(
         self, lease: Lease, verb: str, spans: Sequence[Span] | None, wait: Duration | None = None, error: object = None
