@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mqueue.model.errors import BadTime, Refused, TooLarge
-from mqueue.model.limits import Limits
+from mqueue.model.limits import TIME_MS_MAX, Limits
 from mqueue.model.message import Draft
 from mqueue.model.names import check_name
 from mqueue.model.priority import NORMAL, priority
@@ -23,12 +23,14 @@ from mqueue.wire.rows import Headers, Rows
 def rows_of(items: Iterable[Any], settings: Settings, limits: Limits, now: int) -> Rows:
     """The rows of one call: bytes, text, JSON values or drafts."""
     items = items if isinstance(items, list) else list(items)
+    if not items:
+        raise Refused("a call without messages; it carries at least one", code="empty")
     if len(items) > limits.call_messages_max:
         raise TooLarge(f"{len(items)} messages in one call; {limits.call_messages_max} are allowed", code="too_many")
     if set(map(type, items)) <= {bytes}:
         rows = Rows(items)
         if settings.default_ttl_ms is not None:
-            rows.expires_at = now + settings.default_ttl_ms
+            rows.expires_at = _in_time(now + settings.default_ttl_ms, "default_ttl", settings.default_ttl_ms)
     else:
         rows = _columns([item if isinstance(item, Draft) else Draft(item) for item in items], settings, now)
     check_rows(rows, limits)
@@ -52,7 +54,7 @@ def check_rows(rows: Rows, limits: Limits) -> None:
             raise TooLarge(f"key of {len(key)} bytes; {limits.key_bytes_max} are allowed", code="key_too_large")
     for headers in rows.headers or ():
         if headers:
-            size = sum(len(name) + len(value) for name, value in headers.items())
+            size = sum(_bytes_of(name) + _bytes_of(value) for name, value in headers.items())
             if size > limits.headers_bytes_max:
                 raise TooLarge(
                     f"headers of {size} bytes; {limits.headers_bytes_max} are allowed", code="headers_too_large"
@@ -60,6 +62,11 @@ def check_rows(rows: Rows, limits: Limits) -> None:
     total = sum(sizes) if rows.key is None and rows.headers is None else rows.size
     if total > limits.call_bytes_max:
         raise TooLarge(f"{total} bytes in one call; {limits.call_bytes_max} are allowed", code="call_too_large")
+
+
+def _bytes_of(value: str | bytes) -> int:
+    """How many bytes a name or value of a header takes; most text is ASCII, and that is known without encoding it."""
+    return len(value) if isinstance(value, bytes) or value.isascii() else len(value.encode())
 
 
 def _columns(drafts: list[Draft], settings: Settings, now: int) -> Rows:
@@ -102,7 +109,13 @@ def _due(draft: Draft, settings: Settings, now: int) -> int:
         due = now + duration_ms(draft.delay or 0, "delay")
     if settings.max_delay_ms is not None and due - now > settings.max_delay_ms:
         raise BadTime(f"a delay of {due - now} ms is over max_delay, {settings.max_delay_ms} ms", code="delay_too_long")
-    return due if due > now else 0
+    return _in_time(due, "delay", draft.delay) if due > now else 0
+
+
+def _in_time(at: int, name: str, given: object) -> int:
+    if at > TIME_MS_MAX:
+        raise BadTime(f"{name} {given!r:.80} ends after the year 9999, the last there is")
+    return at
 
 
 def _expires(draft: Draft, settings: Settings, due: int, now: int) -> int:
@@ -111,20 +124,20 @@ def _expires(draft: Draft, settings: Settings, due: int, now: int) -> int:
         return 0
     if ttl_ms == 0:
         raise BadTime(f"ttl {draft.ttl!r} would expire the message before it could be delivered; it takes more than 0")
-    return max(due, now) + ttl_ms
+    return _in_time(max(due, now) + ttl_ms, "ttl", draft.ttl)
 
 
 def _key(key: str | bytes) -> bytes:
-    if isinstance(key, str):
-        return key.encode()
     if isinstance(key, bytes):
         return key
-    raise Refused(f"key {key!r:.80} is {type(key).__name__}; it takes text or bytes", code="bad_key")
+    if _is_text(key):
+        return key.encode()
+    raise Refused(f"key {key!r:.80} is {type(key).__name__}; it takes Unicode text or bytes", code="bad_key")
 
 
 def _idempotency_key(key: str) -> str:
-    if type(key) is not str or not 0 < len(key) <= 1024:
-        raise Refused(f"idempotency_key {key!r:.80}; it takes text of 1 to 1024 characters", code="bad_key")
+    if type(key) is not str or not 0 < len(key) <= 1024 or not _is_text(key):
+        raise Refused(f"idempotency_key {key!r:.80}; it takes Unicode text of 1 to 1024 characters", code="bad_key")
     return key
 
 
@@ -135,11 +148,21 @@ def _fairness_key(key: str) -> str:
 def _headers(given: Mapping[str, str | bytes] | None, content_type: str | None) -> Headers | None:
     headers: dict[str, str | bytes] = {}
     for name, value in (given or {}).items():
-        if type(name) is not str or type(value) not in (str, bytes):
+        if not _is_text(name) or (type(value) is not bytes and not _is_text(value)):
             raise Refused(
-                f"header {name!r:.80}: {value!r:.80}; names are text, values text or bytes", code="bad_header"
+                f"header {name!r:.80}: {value!r:.80}; names are Unicode text, values that or bytes", code="bad_header"
             )
         headers[name] = text(value) if isinstance(value, bytes) else value
     if content_type is not None and "content-type" not in headers:
         headers["content-type"] = content_type
     return headers or None
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is text that has a form in UTF-8: half a surrogate pair has none."""
+    if type(value) is not str:
+        return False
+    try:
+        return value.isascii() or bool(value.encode())
+    except UnicodeEncodeError:
+        return False
