@@ -212,7 +212,7 @@ class Broker:
         concurrency: int = 1,
         visibility: Duration | None = None,
     ) -> Subscription:
-        """Call `handler` for each message, in background threads: returns: ack, raises: nack. `close()` drains."""
+        """Call `handler` for each message, in the background: returns: ack, raises: nack. `close()` drains."""
         source = self._source(topic, group, visibility, self._message_type)
         return self._subscription_type(source, handler, concurrency)
 

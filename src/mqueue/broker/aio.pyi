@@ -1,0 +1,181 @@
+"""Made by tools/async_stub.py from the sync classes: do not edit."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from mqueue.broker.broker import Topics
+from mqueue.broker.dlq import AsyncDeadMessage, Redrive
+from mqueue.broker.explain import Explanation, Trace
+from mqueue.broker.loop import AsyncSubscription
+from mqueue.broker.message import AsyncMessage
+from mqueue.broker.numbers import TopicStats
+from mqueue.broker.replay import Position
+from mqueue.broker.settle import Settlement
+from mqueue.model.clock import Clock
+from mqueue.model.limits import Limits
+from mqueue.model.message import Draft, Receipt
+from mqueue.model.times import Duration, Instant
+
+class AsyncArrowLease:
+    """A lease whose messages are a table. Settles as a whole."""
+    @property
+    def table(self) -> pa.Table:
+        """The messages, in delivery order."""
+    def __len__(self) -> int: ...
+    def __bool__(self) -> bool: ...
+    async def ack(self) -> Settlement: ...
+    async def nack(self, delay: Duration | None = None, error: object = None) -> Settlement: ...
+    async def reject(self, error: object = None) -> Settlement: ...
+    async def release(self) -> Settlement: ...
+    async def extend(self, visibility: Duration) -> Settlement: ...
+
+class AsyncDlq:
+    """The dead-letter queue of a topic."""
+    async def messages(
+        self, limit: int = 100, *, filter: str | Callable[[AsyncDeadMessage], bool] | None = None
+    ) -> list[AsyncDeadMessage]:
+        """The dead that nobody has dealt with: not acked by group `default` of the dead-letter queue, not redriven."""
+    async def redrive(
+        self,
+        *,
+        filter: str | Callable[[AsyncDeadMessage], bool] | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> Redrive:
+        """Make what is dead now ready again, each in the group that it died in. What dies again stays dead."""
+
+class AsyncBroker:
+    """A broker inside this process, for event loops. Safe to use from many tasks and many loops."""
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        clock: Clock | None = None,
+        quotas: Mapping[str, int] | None = None,
+        limits: Limits | None = None,
+        **settings: Any,
+    ) -> None: ...
+    async def __aenter__(self) -> AsyncBroker: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def namespace(self, name: str) -> AsyncBroker:
+        """The same broker, another tenant."""
+    async def close(self) -> None:
+        """Hand out nothing more, give back what is held. Closing what `namespace` gave does not close the broker."""
+    async def publish(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        priority: int | str | None = None,
+        delay: Duration | None = None,
+        deliver_at: Instant | None = None,
+        ttl: Duration | None = None,
+        idempotency_key: str | None = None,
+        fairness_key: str | None = None,
+        durability: str | None = None,
+    ) -> Receipt:
+        """Publish one message. Bytes go as they are, text as UTF-8, anything else as JSON."""
+    async def publish_many(
+        self, topic: str | None, messages: Iterable[Any], *, durability: str | None = None
+    ) -> list[Receipt]:
+        """Publish many messages in one commit, all or none. Drafts may name topics of their own."""
+    async def publish_arrow(
+        self, topic: str, table: pa.Table | pa.RecordBatch, *, durability: str | None = None
+    ) -> Sequence[Receipt]:
+        """Publish a table in one commit: column payload; key, headers, priority, deliver_at, expires_at if present."""
+    async def receive(
+        self,
+        topic: Topics,
+        limit: int = 1,
+        *,
+        group: str = "default",
+        wait: Duration | None = None,
+        visibility: Duration | None = None,
+        mode: str = "at_least_once",
+    ) -> list[AsyncMessage]:
+        """Up to `limit` messages, in order, under one lease; [] if none is there or comes within `wait`."""
+    async def receive_arrow(
+        self,
+        topic: str,
+        limit: int = 10000,
+        *,
+        group: str = "default",
+        wait: Duration | None = None,
+        visibility: Duration | None = None,
+    ) -> AsyncArrowLease:
+        """Up to `limit` messages as a table under one lease, settled as a whole."""
+    def consume(
+        self, topic: Topics, *, group: str = "default", prefetch: int = 100, visibility: Duration | None = None
+    ) -> AsyncIterator[AsyncMessage]:
+        """Messages without end; settle each (`with m:`). Leases are kept alive, what is left is given back."""
+    def subscribe(
+        self,
+        topic: Topics,
+        handler: Callable[[AsyncMessage], Any],
+        *,
+        group: str = "default",
+        concurrency: int = 1,
+        visibility: Duration | None = None,
+    ) -> AsyncSubscription:
+        """Call `handler` for each message, in the background: returns: ack, raises: nack. `close()` drains."""
+    async def ack(
+        self, messages: Sequence[AsyncMessage] | AsyncMessage, *, publish: Sequence[Draft] = ()
+    ) -> Settlement:
+        """Done, and what follows from it, in one commit."""
+    async def nack(
+        self, messages: Sequence[AsyncMessage] | AsyncMessage, delay: Duration | None = None, error: object = None
+    ) -> Settlement:
+        """Failed: they come back after a backoff, or after `delay`; dead after the last attempt."""
+    async def reject(self, messages: Sequence[AsyncMessage] | AsyncMessage, error: object = None) -> Settlement:
+        """Hopeless: dead at once."""
+    async def release(self, messages: Sequence[AsyncMessage] | AsyncMessage) -> Settlement:
+        """Not now: ready again at once, the attempt is not counted."""
+    async def extend(self, messages: Sequence[AsyncMessage] | AsyncMessage, visibility: Duration) -> Settlement:
+        """Hold them for so long, from now on."""
+    async def peek(self, topic: str, limit: int = 10, *, group: str = "default") -> list[AsyncMessage]:
+        """What comes next for a group, not leased."""
+    def scan(
+        self, topic: str, start: Position | None = None, stop: Position | None = None, *, partition: int | None = None
+    ) -> AsyncIterator[AsyncMessage]:
+        """The log as it lies, touching no group. An int is an offset, anything else a time."""
+    def scan_arrow(
+        self, topic: str, start: Position | None = None, stop: Position | None = None, *, partition: int | None = None
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """The same as record batches."""
+    async def trace(self, id: int | Receipt | AsyncMessage) -> Trace:
+        """The life of a message."""
+    async def explain(self, id: int | Receipt | AsyncMessage, *, group: str = "default") -> Explanation:
+        """Why a message is not being delivered to a group right now."""
+    async def stats(self, topic: str) -> TopicStats: ...
+    async def metrics(self) -> dict[str, int]:
+        """The whole broker, all namespaces, in plain numbers."""
+    async def scheduled(self, topic: str, limit: int = 100) -> list[AsyncMessage]:
+        """What is scheduled, soonest first."""
+    async def cancel(self, id: int | Receipt | AsyncMessage) -> None:
+        """End a scheduled message; Conflict if it is not scheduled any more."""
+    async def reschedule(
+        self, id: int | Receipt | AsyncMessage, *, deliver_at: Instant | None = None, delay: Duration | None = None
+    ) -> None:
+        """Give a scheduled message another time; Conflict if it is not scheduled any more."""
+    async def topics(self) -> list[str]: ...
+    async def settings(self, topic: str) -> dict[str, Any]: ...
+    async def configure(self, topic: str, **settings: Any) -> dict[str, Any]:
+        """Change the settings that are named; the topic is made if it is not there. Answers all of them."""
+    async def purge(self, topic: str) -> int:
+        """Cancel everything there is, scheduled or not, for every group; how many messages that were."""
+    async def delete_topic(self, topic: str) -> None: ...
+    async def groups(self, topic: str) -> list[str]: ...
+    async def create_group(self, topic: str, group: str, *, start: Position = "earliest") -> None:
+        """Make a group; Conflict if it is there."""
+    async def delete_group(self, topic: str, group: str) -> None: ...
+    async def seek(self, topic: str, *, group: str = "default", to: Position) -> None:
+        """Move a group: "earliest", "latest", an offset or a time. What it holds is lost to it, attempts start anew."""
+    def dlq(self, topic: str) -> AsyncDlq:
+        """The dead-letter queue of a topic."""

@@ -1,0 +1,118 @@
+"""Broker calls inside an event loop: the sync broker, where what waits gives back something to await.
+
+`aio` puts the awaited names in front of it. Here is all that is different from threads; the calls themselves are those
+of `Broker`, which complete at once under a lock held for microseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+from mqueue.broker import deliver
+from mqueue.broker.broker import Broker, Topics, never
+from mqueue.broker.consume import LOGGER, Source, check_concurrency
+from mqueue.broker.dlq import AsyncDeadMessage
+from mqueue.broker.message import AsyncMessage
+from mqueue.broker.waiting import wait_in_loop
+from mqueue.model.errors import Closed, LeaseLost
+from mqueue.model.times import Duration
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+async def consume_in_loop(source: Source[AsyncMessage], prefetch: int) -> AsyncIterator[AsyncMessage]:
+    """Messages one by one, `prefetch` of them held at a time."""
+    try:
+        while True:
+            await asyncio.sleep(0)  # a full queue never makes anybody wait: the other tasks need their turn
+            for message in await source.take_async(prefetch):
+                yield message
+    except Closed:
+        return
+    finally:
+        source.give_back()
+
+
+class AsyncSubscription:
+    """A handler at work in background tasks of the running loop."""
+
+    def __init__(self, source: Source[AsyncMessage], handler: Callable[[AsyncMessage], Any], concurrency: int) -> None:
+        check_concurrency(concurrency)
+        self._source = source
+        self._handler = handler
+        self._task = asyncio.create_task(self._run(concurrency), name="mqueue-subscription")
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Take no more messages and wait until those at hand are done; after `timeout` seconds they are cancelled."""
+        self._source.stop()
+        await asyncio.wait([self._task], timeout=timeout)
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._source.give_back()
+        if not self._task.cancelled():
+            self._task.result()
+
+    async def __aenter__(self) -> AsyncSubscription:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _run(self, concurrency: int) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(concurrency):
+                group.create_task(self._work(), name=f"mqueue-subscription-{number}")
+
+    async def _work(self) -> None:
+        try:
+            while not self._source.stopped:
+                for message in await self._source.take_async(1):
+                    await self._handle(message)
+                await asyncio.sleep(0)  # with a handler that never waits, nobody else would get a turn
+        except Closed:
+            return
+
+    async def _handle(self, message: AsyncMessage) -> None:
+        try:
+            async with message:
+                await self._call(message)
+        except LeaseLost as error:
+            LOGGER.warning("message %s of %s was no longer ours: %s", message.id, message.topic, error)
+        except Closed:
+            raise
+        except Exception:
+            LOGGER.exception(
+                "handler failed on message %s of %s, attempt %s", message.id, message.topic, message.attempt
+            )
+
+    async def _call(self, message: AsyncMessage) -> None:
+        try:
+            answer = self._handler(message)
+            if inspect.isawaitable(answer):
+                await answer
+        except asyncio.CancelledError:
+            if not message._settled:  # it was stopped, it did not fail: the attempt does not count
+                await message.release()
+            raise
+
+
+class LoopBroker(Broker):
+    """The broker behind an `AsyncBroker`. What it hands out is awaited, so it is no `Broker` for users' eyes."""
+
+    _message_type = AsyncMessage  # type: ignore[assignment]
+    _dead_type = AsyncDeadMessage  # type: ignore[assignment]
+    _subscription_type = AsyncSubscription  # type: ignore[assignment]
+    _consume = staticmethod(consume_in_loop)  # type: ignore[assignment]
+
+    async def _wait(  # type: ignore[override]
+        self, topic: Topics, wait: Duration | None, look: Callable[[int], list[T]], pick: Callable[[list[T]], R]
+    ) -> R:
+        return pick(await wait_in_loop(self._engine, self._topics_of(topic), look, deliver.wait_ms(wait), never))
