@@ -7,14 +7,9 @@ for m in q.receive("orders", limit=10):
         print(m.json())
 """
 
-from mqueue.broker.broker import Broker
-from mqueue.broker.consume import Subscription
-from mqueue.broker.dlq import DeadMessage, Dlq, Redrive
-from mqueue.broker.explain import Explanation, Trace, TraceEvent
-from mqueue.broker.message import AsyncMessage, Message
-from mqueue.broker.numbers import GroupStats, TopicStats
-from mqueue.broker.settle import Settlement
-from mqueue.broker.tables import ArrowLease
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from mqueue.model.errors import (
     Backpressure,
     BadFrame,
@@ -43,11 +38,29 @@ from mqueue.model.errors import (
 from mqueue.model.limits import Limits
 from mqueue.model.message import Draft, Receipt
 
+if TYPE_CHECKING:
+    from mqueue.assembly import connect, connect_async
+    from mqueue.broker.aio import AsyncArrowLease, AsyncBroker, AsyncDlq
+    from mqueue.broker.broker import Broker
+    from mqueue.broker.consume import Subscription
+    from mqueue.broker.dlq import AsyncDeadMessage, DeadMessage, Dlq, Redrive
+    from mqueue.broker.explain import Explanation, Trace, TraceEvent
+    from mqueue.broker.loop import AsyncSubscription
+    from mqueue.broker.message import AsyncMessage, Message
+    from mqueue.broker.numbers import GroupStats, TopicStats
+    from mqueue.broker.settle import Settlement
+    from mqueue.broker.tables import ArrowLease
+
 __version__ = "0.1.0"
 
 __all__ = [
     "ArrowLease",
+    "AsyncArrowLease",
+    "AsyncBroker",
+    "AsyncDeadMessage",
+    "AsyncDlq",
     "AsyncMessage",
+    "AsyncSubscription",
     "Backpressure",
     "BadFrame",
     "BadName",
@@ -86,4 +99,44 @@ __all__ = [
     "TraceEvent",
     "Unauthorized",
     "Unavailable",
+    "connect",
+    "connect_async",
 ]
+
+# The broker stands on Arrow, which takes a third of a second to import. It is imported on first use, so that a program
+# which only has mqueue installed (every pytest run loads the plugin) or only catches its errors does not pay for that.
+_HOMES = {
+    "ArrowLease": "broker.tables",
+    "AsyncArrowLease": "broker.aio",
+    "AsyncBroker": "broker.aio",
+    "AsyncDeadMessage": "broker.dlq",
+    "AsyncDlq": "broker.aio",
+    "AsyncMessage": "broker.message",
+    "AsyncSubscription": "broker.loop",
+    "Broker": "broker.broker",
+    "DeadMessage": "broker.dlq",
+    "Dlq": "broker.dlq",
+    "Explanation": "broker.explain",
+    "GroupStats": "broker.numbers",
+    "Message": "broker.message",
+    "Redrive": "broker.dlq",
+    "Settlement": "broker.settle",
+    "Subscription": "broker.consume",
+    "TopicStats": "broker.numbers",
+    "Trace": "broker.explain",
+    "TraceEvent": "broker.explain",
+    "connect": "assembly",
+    "connect_async": "assembly",
+}
+
+if not TYPE_CHECKING:  # a type checker would take it for leave to use any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
