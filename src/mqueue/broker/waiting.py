@@ -36,9 +36,7 @@ class LoopWaiter:
         self._loop = asyncio.get_running_loop()
 
     def wake(self) -> None:
-        with suppress(
-            RuntimeError
-        ):  # a loop that was closed: nobody waits there any more
+        with suppress(RuntimeError):  # a loop that was closed: nobody waits there any more
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def sleep(self, timeout: float | None) -> None:
