@@ -14,7 +14,7 @@ from mqueue.model.message import Draft
 from mqueue.model.names import check_name
 from mqueue.model.priority import NORMAL, priority
 from mqueue.model.settings import Settings
-from mqueue.model.times import duration_ms, instant
+from mqueue.model.times import Duration, Instant, duration_ms, instant
 from mqueue.wire.arrow import text
 from mqueue.wire.payload import encode
 from mqueue.wire.rows import Headers, Rows
@@ -23,12 +23,9 @@ from mqueue.wire.rows import Headers, Rows
 def rows_of(items: Iterable[Any], settings: Settings, limits: Limits, now: int) -> Rows:
     """The rows of one call: bytes, text, JSON values or drafts."""
     items = items if isinstance(items, list) else list(items)
-    if not items:
-        raise Refused("a call without messages; it carries at least one", code="empty")
-    if len(items) > limits.call_messages_max:
-        raise TooLarge(f"{len(items)} messages in one call; {limits.call_messages_max} are allowed", code="too_many")
+    check_count(len(items), limits)
     if set(map(type, items)) <= {bytes}:
-        rows = Rows(items)
+        rows = Rows(items.copy())  # the list stays the caller's
         if settings.default_ttl_ms is not None:
             rows.expires_at = _in_time(now + settings.default_ttl_ms, "default_ttl", settings.default_ttl_ms)
     else:
@@ -59,9 +56,19 @@ def check_rows(rows: Rows, limits: Limits) -> None:
                 raise TooLarge(
                     f"headers of {size} bytes; {limits.headers_bytes_max} are allowed", code="headers_too_large"
                 )
-    total = sum(sizes) if rows.key is None and rows.headers is None else rows.size
-    if total > limits.call_bytes_max:
-        raise TooLarge(f"{total} bytes in one call; {limits.call_bytes_max} are allowed", code="call_too_large")
+    check_size(sum(sizes) if rows.key is None and rows.headers is None else rows.size, limits)
+
+
+def check_count(count: int, limits: Limits) -> None:
+    if not count:
+        raise Refused("a call without messages; it carries at least one", code="empty")
+    if count > limits.call_messages_max:
+        raise TooLarge(f"{count} messages in one call; {limits.call_messages_max} are allowed", code="too_many")
+
+
+def check_size(size: int, limits: Limits) -> None:
+    if size > limits.call_bytes_max:
+        raise TooLarge(f"{size} bytes in one call; {limits.call_bytes_max} are allowed", code="call_too_large")
 
 
 def _bytes_of(value: str | bytes) -> int:
@@ -75,7 +82,7 @@ def _columns(drafts: list[Draft], settings: Settings, now: int) -> Rows:
         payload, content_type = encode(draft.payload)
         payloads.append(payload)
         headers.append(_headers(draft.headers, content_type))
-    due = [_due(draft, settings, now) for draft in drafts]
+    due = [due_at(draft.delay, draft.deliver_at, settings, now) for draft in drafts]
     return Rows(
         payloads,
         _column(drafts, "key", _key),
@@ -98,18 +105,16 @@ def _level(values: list[int]) -> int | list[int]:
     return values[0] if values and values.count(values[0]) == len(values) else values
 
 
-def _due(draft: Draft, settings: Settings, now: int) -> int:
-    if draft.delay is None and draft.deliver_at is None:
+def due_at(delay: Duration | None, deliver_at: Instant | None, settings: Settings, now: int) -> int:
+    """When a message is due that was given a delay or a time; 0: at once."""
+    if delay is None and deliver_at is None:
         return 0
-    if draft.delay is not None and draft.deliver_at is not None:
-        raise BadTime(f"delay {draft.delay!r} and deliver_at {draft.deliver_at!r} are both given; one of them will do")
-    if draft.deliver_at is not None:
-        due = instant(draft.deliver_at, "deliver_at")
-    else:
-        due = now + duration_ms(draft.delay or 0, "delay")
+    if delay is not None and deliver_at is not None:
+        raise BadTime(f"delay {delay!r} and deliver_at {deliver_at!r} are both given; one of them will do")
+    due = now + duration_ms(delay, "delay") if delay is not None else instant(deliver_at, "deliver_at")  # type: ignore[arg-type]
     if settings.max_delay_ms is not None and due - now > settings.max_delay_ms:
         raise BadTime(f"a delay of {due - now} ms is over max_delay, {settings.max_delay_ms} ms", code="delay_too_long")
-    return _in_time(due, "delay", draft.delay) if due > now else 0
+    return _in_time(due, "delay", delay) if due > now else 0
 
 
 def _in_time(at: int, name: str, given: object) -> int:

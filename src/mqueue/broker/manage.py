@@ -8,13 +8,14 @@ from typing import Any
 from mqueue.broker.deliver import TopicDesk
 from mqueue.broker.engine import Engine
 from mqueue.broker.explain import find
-from mqueue.broker.replay import Position, starts_of
+from mqueue.broker.intake import due_at
+from mqueue.broker.replay import Position, check_position, starts_of
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
 from mqueue.model.errors import BadTime, Conflict, NotFound
 from mqueue.model.names import check_name
 from mqueue.model.settings import parse
-from mqueue.model.times import Duration, Instant, duration_ms, instant, rfc3339
+from mqueue.model.times import Duration, Instant, rfc3339
 from mqueue.wire.frame import Frame
 
 
@@ -54,8 +55,10 @@ def delete_topic(engine: Engine, namespace: str, name: str) -> None:
 def create_group(engine: Engine, namespace: str, name: str, group: str, start: Position) -> None:
     with engine.lock:
         now = engine.tick()
+        check_name(group, "group")
+        check_position(start, "start")  # before the topic is made: bad input changes nothing
         topic = engine.topic(namespace, name, now)
-        if check_name(group, "group") in topic.groups:
+        if group in topic.groups:
             raise Conflict(f"group {group!r} of topic {name!r} is there already", code="group_exists")
         engine.store.make_group(topic, group, starts_of(TopicDesk(engine, topic), start), now)
 
@@ -93,8 +96,7 @@ def reschedule(engine: Engine, namespace: str, id: int, deliver_at: Instant | No
         now = engine.tick()
         topic, frame, row = find(engine, namespace, id)
         priority, was, offset = _scheduled(engine, topic, frame, row, now)
-        due = now + duration_ms(delay, "delay") if delay is not None else instant(deliver_at, "deliver_at")  # type: ignore[arg-type]
-        due = max(due, now + 1)
+        due = max(due_at(delay, deliver_at, topic.settings, now), now + 1)
         expires = frame.number("expires_at", row)
         if expires and due >= expires:
             raise BadTime(f"deliver_at {rfc3339(due)} is not before the message expires, at {rfc3339(expires)}")

@@ -10,6 +10,7 @@ from mqueue.broker.deliver import TopicDesk
 from mqueue.broker.message import Envelope
 from mqueue.heart.group import Group, Lease
 from mqueue.heart.partition import Partition
+from mqueue.heart.reader import Reader
 from mqueue.heart.runs import Run, segments
 from mqueue.model.errors import NotFound, Refused
 from mqueue.model.times import Instant, instant
@@ -23,9 +24,10 @@ _SEEN = Run(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def peek(desk: TopicDesk, group_name: str, limit: int, kind: type[M], now: int) -> list[M]:
-    """What a group would get next; a group that is not there would get everything. Call it with the lock held."""
+    """What a group would get next; one that is not there starts where the topic says. Call it with the lock held."""
     topic = desk.topic
-    group = topic.groups.get(group_name) or Group(topic.id, group_name, topic.partitions, topic.floors, now)
+    starts = topic.floors if topic.settings.start == "earliest" else topic.ends
+    group = topic.groups.get(group_name) or Group(topic.id, group_name, topic.partitions, starts, now)
     found: list[M] = []
     for frame, row in _upcoming(desk, group):
         found.append(looked_at(desk, group, frame, row, kind))
@@ -36,7 +38,7 @@ def peek(desk: TopicDesk, group_name: str, limit: int, kind: type[M], now: int) 
 
 def looked_at(desk: TopicDesk, group: Group, frame: Frame, row: int, kind: type[M]) -> M:
     """A message that nobody holds; settling it is refused."""
-    return kind(desk, Lease(0, group, "", [], 0, 0, 0), _SEEN, frame, row, frame.rows.payload[row])
+    return kind(desk, Lease(0, group, "", [], 0, 0, 0, 0), _SEEN, frame, row, frame.rows.payload[row])
 
 
 def stretches(
@@ -69,13 +71,21 @@ def scan_frames(desk: TopicDesk, covered: list[tuple[int, int, int]]) -> Iterato
 
 
 def offset_of(desk: TopicDesk, partition: int, position: Position, name: str) -> int:
+    check_position(position, name)
+    if isinstance(position, int):
+        return position
+    return desk.engine.store.log.offset_at(desk.topic.id, partition, instant(position, name))
+
+
+def check_position(position: Position, name: str) -> None:
+    """Raise unless it is an offset, a time, "earliest" or "latest"."""
     if isinstance(position, bool):
         raise Refused(f"{name} {position!r}; it takes an offset or a time", code="bad_position")
     if isinstance(position, int):
         if position < 0:
             raise Refused(f"{name} {position}; an offset is not negative", code="bad_position")
-        return position
-    return desk.engine.store.log.offset_at(desk.topic.id, partition, instant(position, name))
+    elif position not in ("earliest", "latest"):
+        instant(position, name)
 
 
 def starts_of(desk: TopicDesk, to: Position) -> tuple[int, ...]:
@@ -95,16 +105,18 @@ def starts_of(desk: TopicDesk, to: Position) -> tuple[int, ...]:
 def _upcoming(desk: TopicDesk, group: Group) -> Iterator[tuple[Frame, int]]:
     """The messages that are ready for a group, in delivery order over all partitions."""
     log = desk.engine.store.log
-    lists = [
-        ((priority, at, reader.partition.number, start, mask) for priority, at, start, _, mask in reader.upcoming())
-        for reader in group.readers
-    ]
-    for _, _, number, start, mask in merge(*lists):
+    for _, _, number, start, mask in merge(*map(_keyed, group.readers)):
         for first, stop in segments(start, mask):
             for offset in range(first, stop):
                 frame = log.frame(desk.topic.id, number, offset)
                 if frame is not None:
                     yield frame, offset - frame.base
+
+
+def _keyed(reader: Reader) -> Iterator[tuple[int, int, int, int, int]]:
+    """(priority, at, partition, start, mask) of what is ready in one partition."""
+    for priority, at, start, _, mask in reader.upcoming():
+        yield priority, at, reader.partition.number, start, mask
 
 
 def scan(desk: TopicDesk, covered: list[tuple[int, int, int]], kind: type[M]) -> Iterator[M]:
