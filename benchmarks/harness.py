@@ -49,7 +49,7 @@ class Profile:
         return replace(
             self,
             depth=depth,
-            singles=min(self.singles, depth // 2),
+            singles=min(self.singles, depth // 10),
             batches=min(self.batches, depth // 1000),
             shallow=min(self.shallow, max(1000, depth // 10)),
             bulk=min(self.bulk, depth),
@@ -72,17 +72,10 @@ class Result:
     unit: str
     bound: str = ""
     target: float | None = None
-    speed: float | None = None
-    """How fast the machine was meanwhile; None if the value does not depend on it."""
+    normalised: float | None = None
+    """The value as a machine as fast as the reference would have shown it; None if it does not depend on that."""
     note: str = ""
     samples: list[float] = field(default_factory=list)
-
-    @property
-    def normalised(self) -> float:
-        """The value as a machine as fast as the reference would have shown it."""
-        if self.speed is None:
-            return self.value
-        return self.value / self.speed if self.unit.endswith("/s") else self.value * self.speed
 
     @property
     def verdict(self) -> str:
@@ -99,45 +92,51 @@ class Case(Protocol):
 
 
 @dataclass(frozen=True)
+class Rates:
+    """What a case showed: messages per second, as measured, and each held against the machine's speed just then."""
+
+    raw: list[float] = field(default_factory=list)
+    calm: list[float] = field(default_factory=list)
+
+    def add(self, count: int, seconds: float, fast: float) -> None:
+        self.raw.append(count / seconds)
+        self.calm.append(count / seconds / fast)
+
+    def result(self, label: str, bound: str = "", target: float | None = None, note: str = "") -> Result:
+        """The rate as a row."""
+        return Result(label, median(self.raw), "msg/s", bound, target, median(self.calm), note, self.raw)
+
+
+@dataclass(frozen=True)
 class Race:
-    """What some cases showed: rates by case and name, and how fast the machine was meanwhile."""
+    """What some cases showed, by case and by the name of what was measured."""
 
-    rates: dict[tuple[str, str], list[float]]
-    speed: float
+    rates: dict[tuple[str, str], Rates]
 
-    def rate(self, case: str, name: str) -> float:
-        return median(self.rates[case, name])
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(name for _, name in self.rates))
 
-    def result(self, label: str, case: str, name: str, **more: Any) -> Result:
-        """The rate of a case as a row."""
-        return Result(label, self.rate(case, name), "msg/s", speed=self.speed, samples=self.rates[case, name], **more)
-
-    def slowdown(self, label: str, slow: str, fast: str, name: str, most: float, note: str = "") -> Result:
+    def slowdown(self, label: str, slow: str, fast: str, name: str, most: float) -> Result:
         """How many times slower one case is than another, as a row."""
-        ratio = self.rate(fast, name) / self.rate(slow, name)
-        return Result(
-            label,
-            ratio,
-            "×",
-            "<=",
-            most,
-            note=note or f"{_short(self.rate(slow, name))}/s against {_short(self.rate(fast, name))}/s",
-        )
+        below, above = (median(self.rates[case, name].calm) for case in (slow, fast))
+        return Result(label, above / below, "×", "<=", most, note=f"{_short(below)}/s against {_short(above)}/s")
 
 
 def race(cases: Mapping[str, Case], rounds: int) -> Race:
     """Let cases take turns. The first round of each warms up and does not count."""
-    rates: dict[tuple[str, str], list[float]] = {}
-    speeds = []
+    rates: dict[tuple[str, str], Rates] = {}
     for case in cases.values():
         case.round()
     for number in range(rounds):
         turns = list(cases.items())
         for label, case in turns if number % 2 else reversed(turns):
-            speeds.append(speed())
-            for name, (count, seconds) in case.round().items():
-                rates.setdefault((label, name), []).append(count / seconds)
-    return Race(rates, median(speeds))
+            before = speed()
+            samples = case.round()
+            fast = (before + speed()) / 2
+            for name, (count, seconds) in samples.items():
+                rates.setdefault((label, name), Rates()).add(count, seconds, fast)
+    return Race(rates)
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,6 @@ def as_json(benchmark: str, result: Result) -> dict[str, Any]:
         "kind": "result",
         "benchmark": benchmark,
         **asdict(result),
-        "normalised": result.normalised,
         "verdict": result.verdict,
     }
 
@@ -191,7 +189,7 @@ HEADER = f"{'':<46} {'measured':>12} {'normalised':>12}   {'target':<14} {'':<5}
 
 def as_line(result: Result) -> str:
     target = "" if result.target is None else f"{result.bound} {_short(result.target)} {result.unit}"
-    normalised = "" if result.speed is None else f"{_short(result.normalised)} {result.unit}"
+    normalised = "" if result.normalised is None else f"{_short(result.normalised)} {result.unit}"
     measured = f"{_short(result.value)} {result.unit}"
     return (
         f"  {result.name:<44} {measured:>12} {normalised:>12}   {target:<14} {result.verdict:<5} {result.note}".rstrip()

@@ -13,7 +13,7 @@ from time import perf_counter
 
 import pyarrow as pa
 
-from benchmarks.harness import Case, Profile, Race, Result, Sample, race
+from benchmarks.harness import Case, Profile, Result, Sample, race
 from mqueue import Broker, Draft
 
 TOPIC = "bench"
@@ -62,7 +62,7 @@ class DeepPublish:
 
     def __init__(self, profile: Profile, mixed: bool, depth: int = 0) -> None:
         self._broker = Broker()
-        self._count = min(profile.singles, depth) // BATCH * BATCH
+        self._count = max(1, min(profile.singles, depth) // BATCH) * BATCH
         self._mixed = mixed
         fill(self._broker, depth, mixed)
 
@@ -82,7 +82,7 @@ class DeepReceive:
 
     def __init__(self, profile: Profile, mixed: bool, depth: int = 0) -> None:
         self._broker = Broker()
-        self._count = min(profile.singles, depth) // BATCH * BATCH
+        self._count = max(1, min(profile.singles, depth) // BATCH) * BATCH
         self._mixed = mixed
         fill(self._broker, depth, mixed)
 
@@ -218,10 +218,10 @@ def rates(kind: Kind) -> Callable[[Profile], Iterator[Result]]:
 
     def run(profile: Profile) -> Iterator[Result]:
         found = race({"uniform": kind(profile, False), "mixed": kind(profile, True)}, profile.rounds)
-        for name in _names(found):
+        for name in found.names:
             target = TARGETS.get(name)
-            yield found.result(name, "uniform", name, bound=">=" if target else "", target=target)
-            yield found.result(f"{name}, 10 priorities", "mixed", name)
+            yield found.rates["uniform", name].result(name, ">=" if target else "", target)
+            yield found.rates["mixed", name].result(f"{name}, 10 priorities")
             if target:
                 yield found.slowdown(f"{name}, 10 priorities / 1", "mixed", "uniform", name, MIXED_MOST)
 
@@ -237,13 +237,9 @@ def flat(kind: DeepKind) -> Callable[[Profile], Iterator[Result]]:
                 {"shallow": kind(profile, mixed, profile.shallow), "deep": kind(profile, mixed, profile.depth)},
                 profile.rounds,
             )
-            for name in _names(found):
+            for name in found.names:
                 if name in TARGETS:
                     label = f"{name}{', 10 priorities' if mixed else ''}, deep / shallow"
                     yield found.slowdown(label, "deep", "shallow", name, DEEP_MOST)
 
     return run
-
-
-def _names(found: Race) -> list[str]:
-    return list(dict.fromkeys(name for _, name in found.rates))

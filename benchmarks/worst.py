@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.calibration import speed
 from benchmarks.footprint import Weight
-from benchmarks.harness import Profile, Result, race
+from benchmarks.harness import Profile, Rates, Result, race
 from benchmarks.memory_broker import BATCH, DEEP_MOST, PAYLOADS, TOPIC, Fanout, fill
 from mqueue import Broker, Message
 
@@ -31,7 +31,7 @@ def timed(label: str, work: Sequence[Any], do: Callable[[Any], object]) -> Itera
     Start and end cannot take turns; so each is held against how fast the machine was just then.
     """
     size = max(1, len(work) // PIECES)
-    rates, speeds = [], []
+    rates = Rates()
     began = perf_counter()
     for start in range(0, size * PIECES, size):
         piece = work[start : start + size]
@@ -40,14 +40,12 @@ def timed(label: str, work: Sequence[Any], do: Callable[[Any], object]) -> Itera
         for thing in piece:
             do(thing)
         ended = perf_counter()
-        rates.append(len(piece) / (ended - started))
-        speeds.append((before + speed()) / 2)
+        rates.add(len(piece), ended - started, (before + speed()) / 2)
         if ended - began > BUDGET_SECONDS:
             break
-    done = f"{len(rates) * size:,} of {len(work):,}"
-    yield Result(label, median(rates), "msg/s", speed=median(speeds), note=done, samples=rates)
-    calm = [rate / fast for rate, fast in zip(rates, speeds, strict=True)]
-    yield Result(f"{label}: end / start", median(calm[:3]) / median(calm[-3:]), "×", "<=", DEEP_MOST)
+    yield rates.result(label, note=f"{len(rates.raw) * size:,} of {len(work):,}")
+    growth = median(rates.calm[:3]) / median(rates.calm[-3:])
+    yield Result(f"{label}: end / start", growth, "×", "<=", DEEP_MOST)
 
 
 def alternating(profile: Profile) -> Iterator[Result]:
@@ -99,7 +97,7 @@ def many_groups(profile: Profile) -> Iterator[Result]:
     few = Fanout(profile, mixed=False, groups=10)
     many = Fanout(replace(profile, batches=2), mixed=False, groups=100)
     found = race({"10": few, "100": many}, profile.rounds)
-    yield found.result("fan-out to 100 groups", "100", "fan-out")
+    yield found.rates["100", "fan-out"].result("fan-out to 100 groups")
     yield found.slowdown("100 groups / 10", "100", "10", "fan-out", DEEP_MOST)
 
 
@@ -121,15 +119,15 @@ def _new_groups(label: str, mixed: bool, profile: Profile) -> Iterator[Result]:
 
 
 def _milliseconds(label: str, names: Iterable[str], do: Callable[[str], object]) -> Result:
-    taken, speeds = [], []
+    taken, calm = [], []
     for name in names:
-        speeds.append(speed())
+        fast = speed()
         started = perf_counter()
         do(name)
         taken.append((perf_counter() - started) * 1000)
-    return Result(
-        label, median(taken), "ms", "<", 10, speed=median(speeds), samples=taken, note=f"slowest {max(taken):.3g} ms"
-    )
+        calm.append(taken[-1] * fast)
+    note = f"slowest {max(taken):.3g} ms"
+    return Result(label, median(taken), "ms", "<", 10, median(calm), note, taken)
 
 
 def drop_oldest(profile: Profile) -> Iterator[Result]:
