@@ -69,7 +69,9 @@ class TopicDesk:
         with engine.lock:
             now = engine.tick()
             offset = message._frame.base + message._row
-            done = store.heart.ack_one(message._lease, message._run, offset, now)
+            lease = message._lease
+            capped = lease.group.in_flight >= self.topic.settings.in_flight_max
+            done = not capped and store.heart.ack_one(lease, message._run, offset, now)
             if len(store.heart.news) >= store.log.lag:
                 store.flush()
         if done:
@@ -111,10 +113,16 @@ class TopicDesk:
         store = self.engine.store
         if verb == "extend":
             return store.extend(lease.token, spans, now + check_visibility(wait_ms or 0), now)
+        capped = lease.group.in_flight >= self.topic.settings.in_flight_max
         outcome = store.settle(lease.token, verb, spans, now, delay_ms=wait_ms, error=error)
-        if verb != "ack":
+        if verb != "ack" or capped:
             self.engine.wake(self.topic)
+        self.engine.wake_written()
         return outcome
+
+    def due(self, frame: Frame, row: int) -> int:
+        """When a message is or was due."""
+        return self.engine.store.order_key(self.topic, frame, row)[1]
 
 
 def spans_of(chosen: Sequence[Envelope]) -> tuple[Span, ...]:

@@ -17,7 +17,10 @@ from mqueue.model.clock import Clock
 from mqueue.model.errors import Closed, NotFound
 from mqueue.model.names import check_name
 from mqueue.policy.quota import Quotas
-from mqueue.store.store import Store
+from mqueue.store.store import Store, check_settings
+
+DUTIES_MS = 1_000
+TOPICS_PER_DUTY = 256
 
 
 class Waiter(Protocol):
@@ -36,6 +39,8 @@ class Engine:
         self.closing: list[Callable[[], None]] = []
         """What has to stop first when the broker closes, newest first."""
         self.timers = store.state.timers
+        self._duties_at = 0
+        self._turn: list[Topic] = []
         _ENGINES.add(self)
 
     def tick(self) -> int:
@@ -44,7 +49,19 @@ class Engine:
         heap = self.timers.heap
         if heap and heap[0][0] <= now:
             self.store.advance(now)
+            self.wake_written()
+        if now >= self._duties_at:
+            self._do_duties(now)
         return now
+
+    def _do_duties(self, now: int) -> None:
+        """What has to be done now and then, a few topics at a time."""
+        self._duties_at = now + DUTIES_MS
+        topics = self.store.state.topics
+        if not self._turn:
+            self._turn = list(topics.values())
+        self.store.retain([topic for topic in self._turn[-TOPICS_PER_DUTY:] if topic.id in topics], now)
+        del self._turn[-TOPICS_PER_DUTY:]
 
     def topic(self, namespace: str, name: str, now: int) -> Topic:
         """A topic, made on first use."""
@@ -68,6 +85,21 @@ class Engine:
                 waiter.wake()
             if not waiting:
                 del self.waiters[topic.id]
+
+    def wake_written(self) -> None:
+        """Something died: wake those who wait for its dead-letter queue."""
+        written = self.store.written
+        while written:
+            self.wake(written.pop())
+
+    def draft_topic(self, namespace: str, name: str, now: int) -> Topic:
+        """A topic to check a call against: as it is, or as it would be made."""
+        topic = self.store.state.names.get((namespace, name))
+        if topic is None:
+            check_name(name, "topic")
+            check_settings(name, self.store.defaults)
+            topic = Topic(0, check_name(namespace, "namespace"), name, self.store.defaults, now)
+        return topic
 
     def wait_for(self, topics: Iterable[Topic], waiter: Waiter) -> None:
         for topic in topics:

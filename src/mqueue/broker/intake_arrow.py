@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mqueue.broker.engine import Engine
 from mqueue.broker.intake import check_rows
-from mqueue.broker.publish import publish_rows, receipts
+from mqueue.broker.publish import publish_rows
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import BadFrame, BadPriority, BadTime, Refused, TooLarge
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX, TIME_MS_MAX, Limits
@@ -61,7 +61,7 @@ def publish_table(engine: Engine, namespace: str, name: str, table: Any) -> Sequ
     batch = _checked(table, engine.store.limits)
     with engine.lock:
         now = engine.tick()
-        topic = engine.topic(namespace, name, now)
+        topic = engine.draft_topic(namespace, name, now)
         store = engine.store
         rows = _numbers_of(batch, topic, now)
         body = batch.select([column for column in batch.schema.names if column in BODY])
@@ -71,10 +71,12 @@ def publish_table(engine: Engine, namespace: str, name: str, table: Any) -> Sequ
             whole = decode(body)
             whole.priority, whole.deliver_at, whole.expires_at = rows.priority, rows.deliver_at, rows.expires_at
             check_rows(whole, store.limits)
-            return receipts(engine, topic, publish_rows(engine, topic, whole, now))
+            return publish_rows(engine, topic, whole, now)
         check_priorities(topic, rows)
         store.check_room(topic, batch.num_rows)
+        store.ids.check(batch.num_rows, now)
         engine.quotas.admit(namespace, batch.num_rows, now)
+        topic = engine.topic(namespace, name, now)
         store.make_room(topic, batch.num_rows, now)
         placed = list(_frames(topic, body, rows, store.next_partition(topic), now))
         store.append(topic, [frame for frame, _ in placed], now)

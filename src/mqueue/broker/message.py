@@ -26,6 +26,8 @@ class Desk(Protocol):
     @property
     def name(self) -> str: ...
 
+    def due(self, frame: Frame, row: int) -> int: ...
+
     def ack(self, message: Envelope) -> None: ...
 
     def settle(self, verb: str, message: Envelope, *, wait: Duration | None = None, error: object = None) -> None:
@@ -95,7 +97,7 @@ class Envelope(Struct, eq=False, gc=False):
 
     @property
     def deliver_at(self) -> datetime:
-        return to_datetime(max(self._frame.at_of(self._row), self._frame.number("deliver_at", self._row)))
+        return to_datetime(self._desk.due(self._frame, self._row))
 
     @property
     def expires_at(self) -> datetime | None:

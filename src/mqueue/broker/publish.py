@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mqueue.broker.engine import Engine
-from mqueue.broker.intake import one_row, rows_of
+from mqueue.broker.intake import check_count, check_size, one_row, rows_of
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import BadSetting, Refused
 from mqueue.model.message import Draft, Receipt
@@ -36,9 +36,9 @@ def publish_one(engine: Engine, namespace: str, name: str, draft: Draft) -> Rece
 
 
 def _publish_one(engine: Engine, namespace: str, name: str, draft: Draft, now: int) -> Receipt:
-    topic = engine.topic(namespace, draft.topic or name, now)
+    topic = engine.draft_topic(namespace, draft.topic or name, now)
     rows = one_row(draft, topic.settings, engine.store.limits, now)
-    return receipts(engine, topic, publish_rows(engine, topic, rows, now))[0]
+    return publish_rows(engine, topic, rows, now)[0]
 
 
 def publish_many(engine: Engine, namespace: str, name: str | None, items: Iterable[Any]) -> list[Receipt]:
@@ -48,13 +48,14 @@ def publish_many(engine: Engine, namespace: str, name: str | None, items: Iterab
         now = engine.tick()
         if name is None or any(item.__class__ is Draft and item.topic not in (None, name) for item in items):
             return publish_drafts(engine, namespace, name, items, now)
-        topic = engine.topic(namespace, name, now)
+        topic = engine.draft_topic(namespace, name, now)
         rows = rows_of(items, topic.settings, engine.store.limits, now)
-        return receipts(engine, topic, publish_rows(engine, topic, rows, now))
+        return publish_rows(engine, topic, rows, now)
 
 
 def publish_drafts(engine: Engine, namespace: str, name: str | None, items: Sequence[Any], now: int) -> list[Receipt]:
     """Messages for several topics in one commit: everything is checked before the first is written."""
+    check_count(len(items), engine.store.limits)
     batches: dict[str, list[int]] = {}
     for row, item in enumerate(items):
         target = item.topic if isinstance(item, Draft) and item.topic else name
@@ -63,27 +64,30 @@ def publish_drafts(engine: Engine, namespace: str, name: str | None, items: Sequ
         batches.setdefault(target, []).append(row)
     work = []
     for target, numbers in batches.items():
-        topic = engine.topic(namespace, target, now)
+        topic = engine.draft_topic(namespace, target, now)
         rows = rows_of([items[row] for row in numbers], topic.settings, engine.store.limits, now)
         engine.store.check(topic, rows, now)
-        work.append((topic, rows, numbers))
+        work.append((target, rows, numbers))
+    check_size(sum(rows.size for _, rows, _ in work), engine.store.limits)
     engine.quotas.admit(namespace, len(items), now)
     answers: dict[int, Receipt] = {}
-    for topic, rows, numbers in work:
-        places = engine.store.publish(topic, rows, now)
+    for target, rows, numbers in work:
+        topic = engine.topic(namespace, target, now)
+        answers.update(zip(numbers, receipts(engine, topic, engine.store.publish(topic, rows, now)), strict=True))
         engine.wake(topic)
-        answers.update(zip(numbers, receipts(engine, topic, places), strict=True))
     return [answers[row] for row in range(len(items))]
 
 
-def publish_rows(engine: Engine, topic: Topic, rows: Rows, now: int) -> list[Place]:
-    if not engine.quotas.unlimited:
+def publish_rows(engine: Engine, topic: Topic, rows: Rows, now: int) -> list[Receipt]:
+    """Let rows in and write them; the topic is made if it is not there yet."""
+    if not topic.id or not engine.quotas.unlimited:
         engine.store.check(topic, rows, now)
         engine.quotas.admit(topic.namespace, len(rows), now)
+        topic = engine.topic(topic.namespace, topic.name, now)
     places = engine.store.publish(topic, rows, now)
     if engine.waiters:
         engine.wake(topic)
-    return places
+    return receipts(engine, topic, places)
 
 
 def receipts(engine: Engine, topic: Topic, places: list[Place]) -> list[Receipt]:

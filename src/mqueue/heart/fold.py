@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mqueue.heart.dedup import Claim
-from mqueue.heart.partition import Stretch
+from mqueue.heart.partition import Stretch, cut
+from mqueue.heart.schedule import NEVER
 from mqueue.heart.state import State
 from mqueue.model.events import Event
 
@@ -24,7 +25,9 @@ def fold(state: State, entries: Iterable[Appended | Event]) -> State:
         else:
             number, partition, stretches, at, claims = entry
             topic = state.topics[number]
-            state.append(topic, partition, stretches, at)
-            for key, claim in claims:
-                topic.dedup.add(key, claim, topic.settings)
+            fresh = cut(stretches, topic.partitions[partition].next, NEVER)
+            if fresh:  # else a checkpoint knows them already
+                state.append(topic, partition, fresh, at)
+                for key, claim in claims:
+                    topic.dedup.add(key, claim, topic.settings)
     return state

@@ -20,6 +20,8 @@ class Lease(Struct):
     consumer: str
     runs: list[Run]
     until: int
+    alarm: int
+    """When its timer fires."""
     open: int
     count: int
     """What it held in the beginning."""
@@ -171,7 +173,13 @@ class Group:
         return ended
 
     def purge(self, partition: int, floor: int) -> None:
-        self.cancelled += self.readers[partition].forget_below(floor)
+        reader = self.readers[partition]
+        self.cancelled += reader.partition.scheduled_in(reader.start, floor) + reader.forget_below(floor)
+
+    def cancel(self, partition: int, start: int, mask: int) -> None:
+        """Messages that were still scheduled ended: this group will not get them."""
+        below = max(0, self.readers[partition].start - start)
+        self.cancelled += (mask >> below).bit_count()
 
     def trim(self, partition: int, floor: int) -> None:
         """Retention took messages below `floor`; those that this group was still owed are lost to it, and counted."""

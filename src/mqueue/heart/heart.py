@@ -89,7 +89,7 @@ class Heart:
             spans = tuple([(r.partition, r.start, r.stop, r.mask, r.attempt, r.priority, r.at) for r in runs])
         group.in_flight += count
         group.delivered += count
-        lease = Lease(token, group, consumer, runs, deadline, count, count)
+        lease = Lease(token, group, consumer, runs, deadline, deadline, count, count)
         state = self.state
         state.leases[token] = lease
         heappush(state.timers.heap, (deadline, token, lease))
@@ -192,21 +192,20 @@ class Heart:
             self.happen(ev.Redriven(now, topic.id, group.name, ready))
         return len(ready)
 
-    def drop_oldest(self, topic: Topic, count: int, now: int) -> int:
-        """Cancel up to `count` messages that have been visible longest and are not leased; how many were."""
-        groups = topic.groups.values()
-        group = (
-            max(groups, key=lambda group: group.owed)
-            if groups
-            else Group(topic.id, "", topic.partitions, topic.floors, now)
-        )
-        dropped = 0
-        while dropped < count and (oldest := group.oldest(count - dropped)):
+    def drop_oldest(self, topic: Topic, depth: int, now: int) -> None:
+        """Cancel what has been visible longest and is not leased, until a topic is no deeper than `depth`."""
+        while topic.depth > depth:
+            group = self._slowest(topic, now)
+            oldest = group.oldest(topic.depth - depth)
+            if oldest is None:
+                break
             self.happen(ev.Voided(now, topic.id, "cancelled", (oldest,)))
-            dropped += oldest[3].bit_count()
-            if group.name == "":
-                group = Group(topic.id, "", topic.partitions, topic.floors, now)
-        return dropped
+
+    def _slowest(self, topic: Topic, now: int) -> Group:
+        """The group that has most before it; without groups, one that has everything before it."""
+        if not topic.groups:
+            return Group(topic.id, "", topic.partitions, topic.floors, now)
+        return max(topic.groups.values(), key=lambda group: (group.owed, group.ready + group.waiting))
 
     def _held(
         self, lease: Lease | None, token: int, verb: str, spans: Iterable[ev.Span] | None, now: int
@@ -229,6 +228,8 @@ class Heart:
 
     def _run_out(self, lease: Lease, now: int) -> None:
         """A lease's earliest deadline has come, unless it was extended meanwhile."""
+        if lease.alarm > now:
+            return  # an older timer; the one that counts is still to come
         if lease.keep_ms:
             group = lease.group
             self.happen(ev.Extended(now, group.topic, group.name, lease.token, now + lease.keep_ms, lease.spans()))
@@ -236,8 +237,8 @@ class Heart:
         if over:
             self._fail(lease, "expire", over, now, None, 0.0, "")
         if lease.open:
-            lease.until = min(run.until for run in lease.runs if run.mask)
-            self.state.timers.set(lease.until, lease)
+            lease.until = lease.alarm = min(run.until for run in lease.runs if run.mask)
+            self.state.timers.set(lease.alarm, lease)
 
     def _fail(
         self,

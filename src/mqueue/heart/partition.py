@@ -126,9 +126,7 @@ class Partition:
 
     def purge(self, floor: int) -> None:
         """Everything below `floor` is cancelled."""
-        waiting = 0
-        for entry in self.schedule.entries():
-            waiting += sum(min(stop, floor) - start for start, stop in self.still_due(entry) if start < floor)
+        waiting = self.scheduled_in(0, floor)
         gone = self.open_below(floor)
         self.cancelled += gone + waiting
         self.scheduled -= waiting
@@ -169,6 +167,13 @@ class Partition:
     def next_at(self) -> int:
         """Nothing changes here by itself before this time."""
         return min(self.schedule.next_at, self.expiry.next_at)
+
+    def scheduled_in(self, low: int, high: int) -> int:
+        """How many messages in [low, high) are scheduled, counted anew."""
+        if not self.schedule:
+            return 0
+        pieces = (piece for entry in self.schedule.entries() for piece in self.still_due(entry))
+        return sum(max(0, min(stop, high) - max(start, low)) for start, stop in pieces)
 
     def reschedule(self, offset: int, priority: int, was: int, due: int) -> None:
         self.due[offset] = due
@@ -223,3 +228,12 @@ class Partition:
         if len(self.due) < stop - start:
             return [offset for offset in self.due if start <= offset < stop]
         return [offset for offset in range(start, stop) if offset in self.due]
+
+
+def cut(stretches: Iterable[Stretch], low: int, high: int) -> list[Stretch]:
+    """What of these stretches lies in [low, high)."""
+    return [
+        (max(start, low), min(stop, high), priority, due, expires)
+        for start, stop, priority, due, expires in stretches
+        if start < high and stop > low
+    ]

@@ -5,7 +5,7 @@ What lies behind a cursor and is neither leased nor parked here is settled: noth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush, merge
 from itertools import groupby
 
@@ -260,6 +260,28 @@ class Reader:
         cursor.number, cursor.offset = number, run.stop
         self.consumed += run.count
         return passed
+
+    def places(self) -> Iterator[tuple[int, int, int]]:
+        """(priority, at, offset) of the first message ahead in each lane that has one."""
+        for cursor in self.cursors if self._shape == self.partition.shape else self._follow_lanes():
+            index = self._advance(cursor)
+            if index >= 0:
+                lane = cursor.lane
+                yield lane.priority, lane.at[index], max(lane.starts[index], cursor.offset)
+
+    def put(self, places: Iterable[tuple[int, int, int]]) -> None:
+        """Put the cursors where they stood: at these places, at the end of every other lane."""
+        known = {priority: (at, offset) for priority, at, offset in places}
+        for cursor in self._follow_lanes():
+            lane = cursor.lane
+            if lane.priority in known:
+                at, cursor.offset = known[lane.priority]
+                cursor.number = lane.number_of(at, cursor.offset)
+            elif lane.starts:
+                cursor.number, cursor.offset = lane.dropped + len(lane.starts) - 1, lane.stops[-1]
+        void = self.partition.void
+        ahead = sum(stop - start - void.mask(start, stop).bit_count() for start, stop, _, _ in self.ahead())
+        self.consumed = self.partition.visible - ahead
 
     def ahead(self) -> Iterator[tuple[int, int, int, int]]:
         """(start, stop, priority, at) of everything ahead of the cursors, lane by lane; voids included."""

@@ -5,6 +5,8 @@ Bounded: two generations of calls; when the young one is full the old one is for
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mqueue.model.events import Settled
 from mqueue.model.limits import SETTLED_MEMORY_CALLS, SETTLED_MEMORY_MS
 
@@ -27,6 +29,11 @@ class Recent:
             known.append(event)
         else:
             young[event.token] = [known, event]
+
+    def events(self) -> Iterator[Settled]:
+        """What is remembered, oldest first."""
+        for known in (*self._old.values(), *self._young.values()):
+            yield from known if isinstance(known, list) else (known,)
 
     def settled(self, token: int, verb: str, partition: int, start: int, mask: int, now: int) -> int:
         """Which of these bits that token settled with that verb in the last ten minutes."""

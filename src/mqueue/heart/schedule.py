@@ -55,6 +55,9 @@ class Schedule:
         self._minute = 0  # the first minute that is not in the heap
         self._hour = 0  # the first hour that is not in minute buckets
 
+    def __bool__(self) -> bool:
+        return self.next_at < NEVER
+
     def add(self, entry: Entry) -> None:
         when = entry[0]
         minute = when // MINUTE_MS

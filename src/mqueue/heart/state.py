@@ -132,7 +132,7 @@ class State:
             group.delivered += run.count
         group.heard_at = event.at
         count = sum(run.count for run in runs)
-        lease = Lease(event.token, group, event.consumer, runs, event.deadline, count, count)
+        lease = Lease(event.token, group, event.consumer, runs, event.deadline, event.deadline, count, count)
         self.leases[event.token] = lease
         self.timers.set(event.deadline, lease)
 
@@ -143,13 +143,18 @@ class State:
                 extended = run if bits == run.mask else lease.split(run, bits)
                 extended.until = event.deadline
         lease.until = min(run.until for run in lease.runs if run.mask)
+        if lease.until < lease.alarm:
+            lease.alarm = lease.until
+            self.timers.set(lease.alarm, lease)
 
     def _voided(self, event: ev.Voided) -> None:
         topic = self.topics[event.topic]
         for number, start, _, mask, priority, at in event.spans:
-            if at <= event.at:
-                for group in topic.groups.values():
+            for group in topic.groups.values():
+                if at <= event.at:
                     group.end(number, start, mask, priority, at, event.cause)
+                else:
+                    group.cancel(number, start, mask)
             topic.partitions[number].end(start, mask, at, event.cause, event.at)
 
     def _purged(self, event: ev.Purged) -> None:
@@ -168,7 +173,9 @@ class State:
     def _redriven(self, event: ev.Redriven) -> None:
         group = self._group(event)
         for partition, start, stop, mask, priority, at in event.spans:
-            group.dead -= mask.bit_count()
+            dead = min(group.dead, mask.bit_count())  # after a seek the counts may know it as acked
+            group.dead -= dead
+            group.acked -= mask.bit_count() - dead
             self.park(group, Run(partition, start, stop, mask, 0, priority, at, 0))
 
     def _trimmed(self, event: ev.Trimmed) -> None:

@@ -54,12 +54,9 @@ class Topic:
         return self.scheduled + sum(partition.open for partition in self.partitions)
 
     @property
-    def droppable(self) -> int:
-        """How much of the depth could be dropped: what is visible and not leased."""
-        if self.groups:
-            slowest = max(self.groups.values(), key=lambda group: group.owed)
-            return slowest.ready + slowest.waiting
-        return sum(partition.open for partition in self.partitions)
+    def depth_min(self) -> int:
+        """How deep it stays when all that is visible and not leased is dropped."""
+        return self.scheduled + max((group.in_flight for group in self.groups.values()), default=0)
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -74,11 +71,12 @@ class Topic:
         partition = self.partitions[claim.partition]
         if claim.offset < partition.floor or claim.offset in partition.void:
             return True
-        if claim.at > now or leased or not self.groups:
+        at = abs(partition.due.get(claim.offset, claim.at))
+        if at > now or leased or not self.groups:
             return False
         stop = claim.offset + 1
         for group in self.groups.values():
             reader = group.readers[claim.partition]
-            if reader.passed(claim.priority, claim.at, claim.offset, stop) < stop or reader.holds(claim.offset):
+            if reader.passed(claim.priority, at, claim.offset, stop) < stop or reader.holds(claim.offset):
                 return False
         return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeAlias
 
+from mqueue.heart.checkpoint import Checkpoint
 from mqueue.model.events import Event
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Rows
@@ -55,11 +56,20 @@ class Log(Protocol):
     def sizes(self, topic: int, partition: int) -> Iterator[tuple[int, int, int]]:
         """(stop, time of the last message, bytes) of each frame, oldest first: what retention needs to know."""
 
+    def checkpoint(self, point: Checkpoint) -> None:
+        """Keep this: what is folded later starts from here."""
+
+    def load(self) -> Checkpoint | None:
+        """The last checkpoint."""
+
     def events(self, topic: int) -> Iterable[Event]:
         """What happened to a topic, oldest first, as far back as it is kept."""
 
     def entries(self) -> Iterator[Entry]:
-        """Everything since the last checkpoint, in an order that gives the same state when folded."""
+        """Everything since the last checkpoint, in an order that gives the same state when folded.
+
+        Frames from before it may come along: what is there already is passed over.
+        """
 
     def trim(self, topic: int, floors: tuple[int, ...]) -> None:
         """Drop the frames that end below these offsets, one for each partition, and what was told about them."""

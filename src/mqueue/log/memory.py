@@ -6,8 +6,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 
+from mqueue.heart.checkpoint import Checkpoint
 from mqueue.log.base import Entry
 from mqueue.model.events import Event, TopicMade, TopicSet
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX
@@ -16,6 +17,7 @@ from mqueue.wire.rows import Rows
 
 _WARM_FRAMES = 64
 _CHUNK_EVENTS = 4096
+_END_OF_TIME = 1 << 62
 
 
 class Tape:
@@ -64,14 +66,55 @@ class Tape:
             self.hot = None
 
 
+class Journal:
+    """What happened to one topic: in chunks, so that the oldest can be dropped."""
+
+    __slots__ = ("_chunks", "_dropped", "_marked")
+
+    def __init__(self) -> None:
+        self._chunks: deque[list[Event]] = deque([[]])
+        self._dropped = 0
+        self._marked = 0
+
+    def add(self, event: Event) -> None:
+        chunk = self._chunks[-1]
+        if len(chunk) >= _CHUNK_EVENTS:
+            chunk = []
+            self._chunks.append(chunk)
+        chunk.append(event)
+
+    def __len__(self) -> int:
+        return self._dropped + (len(self._chunks) - 1) * _CHUNK_EVENTS + len(self._chunks[-1])
+
+    def mark(self) -> None:
+        """A checkpoint was taken: to fold, only what comes from now on is needed."""
+        self._marked = len(self)
+
+    def __iter__(self) -> Iterator[Event]:
+        return chain.from_iterable(self._chunks)
+
+    def since_mark(self) -> Iterator[Event]:
+        return islice(self, self._marked - self._dropped, None)
+
+    def trim(self, at: int) -> None:
+        """Drop what happened before `at`, the time of the oldest message that is kept, and before the mark."""
+        while (
+            len(self._chunks) > 1
+            and self._chunks[0][-1].at < at
+            and self._dropped + len(self._chunks[0]) <= self._marked
+        ):
+            self._dropped += len(self._chunks.popleft())
+
+
 class MemoryLog:
     durability = "memory"
     lag = 256
 
     def __init__(self) -> None:
         self._tapes: dict[tuple[int, int], Tape] = {}
-        self._journals: dict[int, deque[list[Event]]] = {}
+        self._journals: dict[int, Journal] = {}
         self._warm: deque[Frame] = deque()
+        self._checkpoint: Checkpoint | None = None
 
     def append(self, frame: Frame, id: int, now: int) -> None:
         tape = self.tape(frame.topic, frame.partition)
@@ -99,12 +142,18 @@ class MemoryLog:
 
     def record(self, events: list[Event]) -> None:
         for event in events:
-            chunks = self._journals.get(event.topic)
-            if chunks is None:
-                chunks = self._journals[event.topic] = deque([[]])
-            if len(chunks[-1]) >= _CHUNK_EVENTS:
-                chunks.append([])
-            chunks[-1].append(event)
+            journal = self._journals.get(event.topic)
+            if journal is None:
+                journal = self._journals[event.topic] = Journal()
+            journal.add(event)
+
+    def checkpoint(self, point: Checkpoint) -> None:
+        self._checkpoint = point
+        for journal in self._journals.values():
+            journal.mark()
+
+    def load(self) -> Checkpoint | None:
+        return self._checkpoint
 
     def frame(self, topic: int, partition: int, offset: int) -> Frame | None:
         tape = self._tapes.get((topic, partition))
@@ -151,17 +200,17 @@ class MemoryLog:
                 yield frame.stop, frame.at[-1], frame.size
 
     def events(self, topic: int) -> Iterator[Event]:
-        return chain.from_iterable(self._journals.get(topic, ()))
+        return iter(self._journals.get(topic, ()))
 
     def entries(self) -> Iterator[Entry]:
         """Topic by topic. Frames and events of a topic are merged by time: what shares a millisecond commutes.
 
         But a partition has to be there before its first frame.
         """
-        for topic in self._journals:
+        for topic, journal in self._journals.items():
             appended = self._appended(topic)
             frame, stamp = next(appended, (None, 0))
-            for event in self.events(topic):
+            for event in journal.since_mark():
                 while frame is not None and frame.at[stamp] <= event.at and not isinstance(event, TopicMade | TopicSet):
                     yield frame, stamp
                     frame, stamp = next(appended, (None, 0))
@@ -171,8 +220,12 @@ class MemoryLog:
                 yield from appended
 
     def trim(self, topic: int, floors: tuple[int, ...]) -> None:
-        for partition, floor in enumerate(floors):
-            self.tape(topic, partition).trim(floor)
+        tapes = [self.tape(topic, partition) for partition in range(len(floors))]
+        for tape, floor in zip(tapes, floors, strict=True):
+            tape.trim(floor)
+        journal = self._journals.get(topic)
+        if journal is not None:
+            journal.trim(min((tape.frames[0].at[0] for tape in tapes if tape.frames), default=_END_OF_TIME))
 
     def drop(self, topic: int) -> None:
         for key in [key for key in self._tapes if key[0] == topic]:

@@ -48,6 +48,12 @@ class IdSource:
         self._next = first + count
         return first
 
+    def check(self, count: int, now: int) -> None:
+        """Refuse now what could be refused later: so many ids, each of them in a slot of its own at worst."""
+        slot = max((self._stop - 1) >> _SLOT_SHIFT, now - EPOCH_MS)
+        if slot - max(now - EPOCH_MS, 0) + count > ID_AHEAD_MS_MAX:
+            _check_slot(slot + count, now)
+
     def resume(self, last_id: int) -> None:
         """Go on behind an id seen before, of whatever node, unless we are behind it already."""
         if last_id < self._next:

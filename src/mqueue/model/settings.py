@@ -77,9 +77,9 @@ def describe(settings: Settings) -> dict[str, Any]:
     """Settings as the user names them, durations in seconds."""
     values = asdict(settings)
     shown: dict[str, Any] = {}
-    for name, (field, parser) in _PARSERS.items():
+    for name, (field, _) in _PARSERS.items():
         value = values[field]
-        shown[name] = value / 1000 if parser in (_duration, _duration_or_none) and value is not None else value
+        shown[name] = value / 1000 if field.endswith("_ms") and value is not None else value
     shown["retention"] = {k: v for k, v in asdict(settings.retention).items() if v not in (None, False)}
     if settings.dlq and settings.dlq_topic:
         shown["dlq"] = settings.dlq_topic
@@ -122,6 +122,13 @@ def _duration_or_none(name: str, value: Any) -> int | None:
     return None if value is None else duration_ms(value, name)
 
 
+def _lasting(name: str, value: Any) -> int:
+    lasting = duration_ms(value, name)
+    if not lasting:
+        raise BadSetting(f"{name} is {value!r}; it takes more than 0")
+    return lasting
+
+
 def _visibility(name: str, value: Any) -> int:
     lasting = duration_ms(value, name)
     if not 0 < lasting <= VISIBILITY_MS_MAX:
@@ -158,7 +165,7 @@ _PARSERS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "backoff": ("backoff_ms", _duration),
     "backoff_max": ("backoff_max_ms", _duration),
     "visibility": ("visibility_ms", _visibility),
-    "default_ttl": ("default_ttl_ms", _duration_or_none),
+    "default_ttl": ("default_ttl_ms", _or_none(_lasting)),
     "max_delay": ("max_delay_ms", _duration_or_none),
     "max_depth": ("max_depth", _or_none(_count(1, _MANY))),
     "overflow": ("overflow", _choice("refuse", "drop_oldest")),
@@ -168,7 +175,7 @@ _PARSERS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "dlq": ("dlq", _dlq),
     "dlq_expired": ("dlq_expired", _flag),
     "dedup": ("dedup", _choice("window", "until_acked", "forever")),
-    "dedup_window": ("dedup_window_ms", _duration),
+    "dedup_window": ("dedup_window_ms", _lasting),
     "dedup_keys_max": ("dedup_keys_max", _count(1, 1_000_000_000)),
     "start": ("start", _choice("earliest", "latest")),
 }

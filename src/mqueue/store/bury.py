@@ -42,7 +42,7 @@ def dlq_settings(origin: Settings) -> Settings:
 
 def dlq_of(topic: Topic) -> str | None:
     """The name of the topic where its dead go, or None if they are dropped."""
-    if not topic.settings.dlq:
+    if not topic.settings.dlq or topic.settings.dlq_topic == topic.name:
         return None
     return topic.settings.dlq_topic or dlq_name(topic.name)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mqueue.heart.checkpoint import Loaded, restore
 from mqueue.heart.fold import Appended, fold
+from mqueue.heart.schedule import NEVER
 from mqueue.heart.state import State
 from mqueue.log.base import Log
 from mqueue.model.events import Event
@@ -12,7 +14,17 @@ from mqueue.store.place import claims_of
 
 
 def recover(log: Log) -> State:
-    return fold(State(), _entries(log))
+    """The state at the last checkpoint, and what came since then folded into it."""
+    point = log.load()
+    state = State() if point is None else restore(point, lambda topic, partition: _loaded(log, topic, partition))
+    return fold(state, _entries(log))
+
+
+def _loaded(log: Log, topic: int, partition: int) -> Iterator[Loaded]:
+    """Everything the log has of a partition."""
+    for frame in log.frames(topic, partition, 0, NEVER):
+        for stamp in range(len(frame.at)):
+            yield frame.stretches(stamp), frame.at[stamp]
 
 
 def _entries(log: Log) -> Iterator[Appended | Event]:

@@ -11,6 +11,7 @@ from itertools import groupby
 
 from msgspec import Struct
 
+from mqueue.heart.checkpoint import checkpoint
 from mqueue.heart.group import Group, Lease
 from mqueue.heart.heart import Heart, Outcome
 from mqueue.heart.partition import Partition
@@ -21,7 +22,7 @@ from mqueue.model import events as ev
 from mqueue.model.errors import BadSetting, QueueFull
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
-from mqueue.model.names import check_name, is_dlq
+from mqueue.model.names import check_name, dlq_name, is_dlq
 from mqueue.model.priority import NORMAL
 from mqueue.model.settings import Settings
 from mqueue.policy.retention import floor
@@ -43,7 +44,19 @@ class Place(Struct, frozen=True, gc=False):
 
 
 class Store:
-    __slots__ = ("_jitter", "_robin", "defaults", "heart", "ids", "limits", "log", "state", "tokens", "topic_id")
+    __slots__ = (
+        "_jitter",
+        "_robin",
+        "defaults",
+        "heart",
+        "ids",
+        "limits",
+        "log",
+        "state",
+        "tokens",
+        "topic_id",
+        "written",
+    )
 
     def __init__(
         self,
@@ -63,6 +76,8 @@ class Store:
         self.defaults = defaults
         self.limits = limits
         self.topic_id = 0
+        self.written: list[Topic] = []
+        """Dead-letter queues that got something: whoever waits for them has to be told."""
         self._jitter = jitter
         self._robin = 0
 
@@ -93,9 +108,13 @@ class Store:
         fallen, self.heart.fallen = self.heart.fallen, []
         for topic, dead in groupby(fallen, key=lambda one: one.topic):
             name = bury.dlq_of(topic)
-            rows = bury.copies(self.log, list(dead)) if name else None
-            if name and rows and rows.payload:
-                self._write(self.topic(topic.namespace, name, now), rows, now)
+            if name is not None:
+                rows = bury.copies(self.log, list(dead))
+                target = self.state.names.get((topic.namespace, name)) or self._add_topic(
+                    topic.namespace, name, bury.dlq_settings(self.defaults), now
+                )
+                self._append_rows(target, rows, now)
+                self.written.append(target)
 
     def happen(self, event: ev.Event, now: int) -> None:
         """Something was decided elsewhere."""
@@ -114,11 +133,12 @@ class Store:
             raise QueueFull(
                 f"namespace {namespace!r} has {self.limits.topics_max} topics, as many as allowed", code="topics_full"
             )
-        if is_dlq(name):
-            settings = bury.dlq_settings(settings)
+        check_settings(name, settings)
+        return self._add_topic(namespace, name, bury.dlq_settings(settings) if is_dlq(name) else settings, now)
+
+    def _add_topic(self, namespace: str, name: str, settings: Settings, now: int) -> Topic:
         self.topic_id += 1
-        self.heart.happen(ev.TopicMade(now, self.topic_id, namespace, name, settings))
-        self.commit(now)
+        self.happen(ev.TopicMade(now, self.topic_id, namespace, name, settings), now)
         return self.state.topics[self.topic_id]
 
     def configure(self, topic: Topic, settings: Settings, now: int) -> None:
@@ -126,9 +146,9 @@ class Store:
             raise BadSetting(
                 f"topic {topic.name!r} has {len(topic.partitions)} partitions; {settings.partitions} would be fewer"
             )
+        check_settings(topic.name, settings)
         if settings != topic.settings:
-            self.heart.happen(ev.TopicSet(now, topic.id, settings))
-            self.commit(now)
+            self.happen(ev.TopicSet(now, topic.id, settings), now)
 
     def purge(self, topic: Topic, now: int) -> int:
         """Cancel everything there is; how many messages that were."""
@@ -154,20 +174,26 @@ class Store:
             raise QueueFull(
                 f"topic {topic.name!r} has {self.limits.groups_max} groups, as many as allowed", code="groups_full"
             )
-        self.heart.happen(ev.GroupMade(now, topic.id, name, starts))
-        self.commit(now)
+        self.happen(ev.GroupMade(now, topic.id, name, starts), now)
         return topic.groups[name]
 
     # Retention
 
-    def retain(self, topic: Topic, now: int) -> int:
-        """Drop what the topic's rule allows and nobody is owed; how many messages that were."""
-        floors = tuple(self._floor(topic, partition, now) for partition in topic.partitions)
-        gone = sum(floors) - sum(topic.floors)
-        if gone:
-            self.happen(ev.Trimmed(now, topic.id, floors), now)
+    def retain(self, topics: Iterable[Topic], now: int) -> int:
+        """Drop what the topics' rules allow and nobody is owed; how many messages that were."""
+        trimmed: dict[int, tuple[int, ...]] = {}
+        gone = 0
+        for topic in topics:
+            floors = tuple(self._floor(topic, partition, now) for partition in topic.partitions)
+            if floors != topic.floors:
+                gone += sum(floors) - sum(topic.floors)
+                trimmed[topic.id] = floors
+                self.happen(ev.Trimmed(now, topic.id, floors), now)
+        if trimmed:  # whoever folds the log later must not miss what is dropped now
             self.flush()
-            self.log.trim(topic.id, floors)
+            self.log.checkpoint(checkpoint(self.state, now))
+            for number, floors in trimmed.items():
+                self.log.trim(number, floors)
         return gone
 
     def _floor(self, topic: Topic, partition: Partition, now: int) -> int:
@@ -221,6 +247,7 @@ class Store:
 
     def check(self, topic: Topic, rows: Rows, now: int) -> None:
         """Raise what publishing these rows would raise, changing nothing."""
+        self.ids.check(len(rows), now)
         known = len(rows)
         if rows.idempotency_key is not None:
             known = len(recognise(self.heart, topic, rows, now).fresh)
@@ -239,18 +266,14 @@ class Store:
         self.check_room(topic, count)
         depth_max = topic.settings.max_depth
         if depth_max is not None and topic.depth + count > depth_max:
-            self.heart.drop_oldest(topic, topic.depth + count - depth_max, now)
+            self.heart.drop_oldest(topic, depth_max - count, now)
             self.commit(now)
 
     def check_room(self, topic: Topic, count: int) -> None:
         depth_max = topic.settings.max_depth
         if depth_max is None or topic.depth + count <= depth_max:
             return
-        if (
-            count > depth_max
-            or topic.settings.overflow == "refuse"
-            or topic.depth - topic.droppable + count > depth_max
-        ):
+        if count > depth_max or topic.settings.overflow == "refuse" or topic.depth_min + count > depth_max:
             raise QueueFull(
                 f"topic {topic.name!r} holds {topic.depth} messages; {count} more exceed max_depth {depth_max}",
                 retryable=count <= depth_max,
@@ -259,19 +282,23 @@ class Store:
     def _write(self, topic: Topic, rows: Rows, now: int) -> list[Place]:
         if not rows.payload:
             return []
-        self.make_room(topic, len(rows), now)
-        if len(rows) == 1:
-            return [self._write_one(topic, rows, now)]
         check_priorities(topic, rows)
+        self.ids.check(len(rows), now)
+        self.make_room(topic, len(rows), now)
+        return self._append_rows(topic, rows, now)
+
+    def _append_rows(self, topic: Topic, rows: Rows, now: int) -> list[Place]:
+        """Rows that were let in."""
+        if len(rows) == 1:
+            return [self._append_one(topic, rows, now)]
         placed = place(topic, rows, self.next_partition(topic), now)
         self.append(topic, [piece.frame for piece in placed], now)
         for piece in placed:
             self._claim(topic, piece.frame, range(piece.frame.count))
         return _places(placed, len(rows))
 
-    def _write_one(self, topic: Topic, rows: Rows, now: int) -> Place:
+    def _append_one(self, topic: Topic, rows: Rows, now: int) -> Place:
         """A message on its own joins others like it in an open frame."""
-        check_priorities(topic, rows)
         key = rows.key[0] if rows.key else None
         number = self.next_partition(topic) if key is None else partition_of(key, len(topic.partitions))
         id = self.ids.take(1, now)
@@ -343,6 +370,14 @@ class Store:
         outcome = self.heart.extend(token, spans, deadline, now)
         self.commit(now)
         return outcome
+
+
+def check_settings(name: str, settings: Settings) -> None:
+    """A message must not die and find no place to go."""
+    if settings.dlq and settings.dlq_topic is None and not is_dlq(name):
+        dlq_name(name)
+    if settings.dlq and settings.dlq_topic == name:
+        raise BadSetting(f"topic {name!r} cannot be its own dead-letter queue")
 
 
 def _places(placed: list[Placed], count: int) -> list[Place]:

@@ -1,0 +1,205 @@
+"""What frames cannot tell: the part of the state that a log writes down now and then, so that folding starts there.
+
+Lanes are not in it: they are built from the frames that are kept. Cursors are, as order keys, and everything that is
+owed out of line: runs given back, leases, ends and moved due times, idempotency keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import copy
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from mqueue.heart.dedup import Claim
+from mqueue.heart.group import Group, Lease
+from mqueue.heart.partition import Partition, Stretch, cut
+from mqueue.heart.runs import Run
+from mqueue.heart.state import State
+from mqueue.heart.topic import Topic
+from mqueue.model.events import Settled
+from mqueue.model.settings import Settings
+
+
+class PartitionPoint(Struct, frozen=True):
+    next: int
+    floor: int
+    visible: int
+    expired_count: int
+    cancelled: int
+    void: tuple[tuple[int, int], ...]
+    expired: tuple[tuple[int, int], ...]
+    moved: tuple[tuple[int, int], ...]
+    """offset, due time given last"""
+
+
+class ReaderPoint(Struct, frozen=True):
+    start: int
+    cursors: tuple[tuple[int, int, int], ...]
+    """priority, at, offset of the first message that is still ahead; none for a lane that is all behind"""
+    parked: tuple[Run, ...]
+
+
+class GroupPoint(Struct, frozen=True):
+    name: str
+    heard_at: int
+    counts: tuple[int, ...]
+    readers: tuple[ReaderPoint, ...]
+
+
+class LeasePoint(Struct, frozen=True):
+    token: int
+    topic: int
+    group: str
+    consumer: str
+    count: int
+    runs: tuple[Run, ...]
+
+
+class TopicPoint(Struct, frozen=True):
+    id: int
+    namespace: str
+    name: str
+    made_at: int
+    settings: Settings
+    partitions: tuple[PartitionPoint, ...]
+    groups: tuple[GroupPoint, ...]
+    claims: tuple[tuple[bytes, Claim], ...]
+
+
+class Checkpoint(Struct, frozen=True):
+    at: int
+    topics: tuple[TopicPoint, ...]
+    leases: tuple[LeasePoint, ...]
+    settled: tuple[Settled, ...]
+
+
+Loaded: TypeAlias = tuple[list[Stretch], int]
+"""The stretches of what was appended together, and when."""
+
+
+def checkpoint(state: State, now: int) -> Checkpoint:
+    """The state as it is; nothing in it changes when the state goes on."""
+    return Checkpoint(
+        now,
+        tuple(_topic_point(topic) for topic in state.topics.values()),
+        tuple(_lease_point(lease) for lease in state.leases.values()),
+        tuple(state.recent.events()),
+    )
+
+
+def restore(point: Checkpoint, loaded: Callable[[int, int], Iterable[Loaded]]) -> State:
+    """The state at a checkpoint. `loaded(topic, partition)` gives what the log has, in order of offsets."""
+    state = State()
+    for saved in point.topics:
+        topic = Topic(saved.id, saved.namespace, saved.name, saved.settings, saved.made_at)
+        state.topics[topic.id] = state.names[topic.namespace, topic.name] = topic
+        for partition, place in zip(topic.partitions, saved.partitions, strict=True):
+            _load_partition(partition, place, loaded(topic.id, partition.number), point.at)
+            state.arm(topic, partition)
+        for group in saved.groups:
+            topic.groups[group.name] = _load_group(state, topic, group)
+        for key, claim in saved.claims:
+            topic.dedup.add(key, claim, topic.settings)
+    for held in point.leases:
+        _load_lease(state, held)
+    for event in point.settled:
+        state.recent.add(event)
+    return state
+
+
+def _topic_point(topic: Topic) -> TopicPoint:
+    return TopicPoint(
+        topic.id,
+        topic.namespace,
+        topic.name,
+        topic.made_at,
+        topic.settings,
+        tuple(_partition_point(partition) for partition in topic.partitions),
+        tuple(_group_point(group) for group in topic.groups.values()),
+        tuple(pair for bucket in topic.dedup.buckets for pair in bucket.claims.items()),
+    )
+
+
+def _partition_point(partition: Partition) -> PartitionPoint:
+    return PartitionPoint(
+        partition.next,
+        partition.floor,
+        partition.visible,
+        partition.expired_count,
+        partition.cancelled,
+        tuple(partition.void.spans()),
+        tuple(partition.expired.spans()),
+        tuple((offset, abs(due)) for offset, due in partition.due.items()),
+    )
+
+
+def _group_point(group: Group) -> GroupPoint:
+    return GroupPoint(
+        group.name,
+        group.heard_at,
+        tuple(getattr(group, name) for name in _COUNTS),
+        tuple(
+            ReaderPoint(reader.start, tuple(reader.places()), _copies(reader.parked.values()))
+            for reader in group.readers
+        ),
+    )
+
+
+def _lease_point(lease: Lease) -> LeasePoint:
+    group = lease.group
+    runs = _copies(run for run in lease.runs if run.mask)
+    return LeasePoint(lease.token, group.topic, group.name, lease.consumer, lease.count, runs)
+
+
+def _load_partition(partition: Partition, point: PartitionPoint, loaded: Iterable[Loaded], now: int) -> None:
+    partition.floor = point.floor
+    for marks, spans in ((partition.void, point.void), (partition.expired, point.expired)):
+        for start, mask in spans:
+            marks.add(start, mask)
+    moved = dict(point.moved)
+    for stretches, at in loaded:
+        kept = cut(stretches, point.floor, point.next)
+        if not kept:
+            continue  # dropped since then, or not there yet
+        partition.ripen(at)
+        partition.append_stretches(kept, at)
+        for start, stop, priority, due, _ in kept if moved else ():
+            for offset in range(start, stop):
+                if offset in moved:
+                    partition.reschedule(offset, priority, due, moved[offset])
+    partition.ripen(now)
+    partition.next = point.next
+    partition.visible = point.visible
+    partition.open = partition.open_below(point.next)
+    partition.scheduled = partition.scheduled_in(0, point.next)
+    partition.expired_count, partition.cancelled = point.expired_count, point.cancelled
+
+
+def _load_group(state: State, topic: Topic, point: GroupPoint) -> Group:
+    starts = tuple(reader.start for reader in point.readers)
+    group = Group(topic.id, point.name, topic.partitions, starts, point.heard_at)
+    for name, count in zip(_COUNTS, point.counts, strict=True):
+        setattr(group, name, count)
+    for reader, place in zip(group.readers, point.readers, strict=True):
+        reader.put(place.cursors)
+        for run in _copies(place.parked):
+            state.park(group, run)
+    return group
+
+
+def _load_lease(state: State, point: LeasePoint) -> None:
+    group = state.topics[point.topic].groups[point.group]
+    runs = list(_copies(point.runs))
+    until = min(run.until for run in runs)
+    lease = Lease(point.token, group, point.consumer, runs, until, until, sum(run.count for run in runs), point.count)
+    state.leases[lease.token] = lease
+    state.timers.set(until, lease)
+
+
+_COUNTS = ("in_flight", "delivered", "acked", "dead", "expired", "cancelled", "lapsed")
+
+
+def _copies(runs: Iterable[Run]) -> tuple[Run, ...]:
+    return tuple(copy(run) for run in runs)
