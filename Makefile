@@ -41,7 +41,7 @@ lint: setup ## ruff: rules and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup ## mypy, strict, over src
+types: setup ## mypy, strict, over src and examples
 	$(BIN)/mypy
 
 pytest: setup ## all tests; ARGS="-k name" to narrow

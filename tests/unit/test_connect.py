@@ -1,0 +1,86 @@
+"""connect: which broker a URL stands for, and a sentence for every URL that stands for none."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import mqueue
+from mqueue.testing import ManualClock
+
+REFUSED = [
+    ("file:./data", "this version has no storage on disk"),
+    ("http://127.0.0.1:8080", "this version has no client for a server"),
+    ("HTTPS://mq.example", "this version has no client for a server"),
+    ("redis://somewhere", "url redis:…: the schemes are memory:, file:, http:, https:"),
+    ("orders", "without a scheme: the schemes are memory:, file:"),
+    ("", "no url was given and MQUEUE_URL is not set; give 'memory:'"),
+    ("memory:orders", "nothing follows the colon"),
+    (":", "the schemes are"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MQUEUE_URL", raising=False)
+
+
+def test_memory_is_a_broker_with_the_settings_given() -> None:
+    clock = ManualClock()
+    with mqueue.connect("memory:", clock=clock, max_retries=7) as q:
+        assert type(q) is mqueue.Broker
+        assert q.configure("orders")["max_retries"] == 7
+        q.publish("orders", b"1", delay="1h")
+        clock.advance("1h")
+        assert len(q.receive("orders")) == 1
+
+
+@pytest.mark.parametrize("url", ["memory:", "Memory:"])
+def test_the_environment_names_the_url_where_none_is_given(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MQUEUE_URL", url)
+    mqueue.connect().close()
+    with pytest.raises(mqueue.BadSetting, match="on disk"):
+        mqueue.connect("file:./data")
+
+
+@pytest.mark.parametrize(("url", "sentence"), REFUSED)
+def test_what_is_not_there_is_refused_with_what_to_give(url: str, sentence: str) -> None:
+    for call in (mqueue.connect, mqueue.connect_async):
+        with pytest.raises(mqueue.BadSetting) as refused:
+            call(url)
+        assert sentence in str(refused.value)
+
+
+def test_a_bad_url_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for url, sentence in REFUSED:
+        monkeypatch.setenv("MQUEUE_URL", url)
+        with pytest.raises(mqueue.BadSetting) as refused:
+            mqueue.connect()
+        assert sentence in str(refused.value)
+
+
+def test_a_refusal_shows_no_password() -> None:
+    for url in ("http://me:secret@host", "amqp://me:secret@host"):
+        with pytest.raises(mqueue.BadSetting) as refused:
+            mqueue.connect(url)
+        assert "secret" not in str(refused.value)
+
+
+def test_unknown_settings_are_refused() -> None:
+    with pytest.raises(mqueue.BadSetting):
+        mqueue.connect("memory:", max_retrys=1)
+
+
+def test_an_async_broker_by_await_or_by_async_with() -> None:
+    async def main() -> None:
+        q = await mqueue.connect_async("memory:", max_retries=7)
+        assert type(q) is mqueue.AsyncBroker
+        assert (await q.configure("orders"))["max_retries"] == 7
+        await q.close()
+        async with mqueue.connect_async("memory:") as q:
+            await q.publish("orders", b"1")
+        with pytest.raises(mqueue.Closed):
+            await q.topics()
+
+    asyncio.run(main())
