@@ -5,8 +5,11 @@ Only if retention has dropped the original is the message published anew, for ev
 
 from __future__ import annotations
 
+from mqueue.heart.group import Group
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
+from mqueue.model.errors import BadName
+from mqueue.model.names import check_name
 from mqueue.store.bury import STORY
 from mqueue.store.store import Store
 from mqueue.wire.frame import Frame
@@ -14,28 +17,49 @@ from mqueue.wire.rows import Headers, Rows
 
 
 def redrive(store: Store, dlq: Topic, frame: Frame, row: int, now: int) -> bool:
-    """Bring one dead message back and cancel its copy; False if it is no dead message."""
+    """Bring one dead message back and cancel its copy; False if it is no dead message, or its group is gone."""
     headers = frame.rows.headers[row] if frame.rows.headers else None
-    if headers is None or not all(name in headers for name in STORY):
+    if headers is None or not _is_story(headers):
         return False
     topic = store.topic(dlq.namespace, str(headers["x-origin-topic"]), now)
-    if not _revive(store, topic, headers, now):
+    number, offset = int(headers["x-origin-partition"]), int(headers["x-origin-offset"])
+    if headers["x-group"] == "" or not _is_there(store, topic, number, offset, int(headers["x-origin-id"])):
         _publish_anew(store, topic, frame, row, headers, now)
+    else:
+        group = topic.groups.get(str(headers["x-group"]))
+        if group is None:
+            return False
+        _revive(store, topic, group, number, offset, now)
     span = (frame.partition, frame.base + row, frame.base + row + 1, 1, frame.number("priority", row), frame.at_of(row))
     store.heart.happen(ev.Voided(now, dlq.id, "cancelled", (span,)))
     store.commit(now)
     return True
 
 
-def _revive(store: Store, topic: Topic, headers: Headers, now: int) -> bool:
-    """Make the original ready again in the group that it died in; False if it is gone."""
-    group = topic.groups.get(str(headers["x-group"]))
-    number, offset = int(headers["x-origin-partition"]), int(headers["x-origin-offset"])
-    frame = store.log.frame(topic.id, number, offset) if number < len(topic.partitions) else None
-    if group is None or frame is None or frame.id_of(offset - frame.base) != int(headers["x-origin-id"]):
+def _is_story(headers: Headers) -> bool:
+    """Whether these headers are ours: anybody may publish to a dead-letter queue, with any headers."""
+    numbers = ("x-origin-partition", "x-origin-offset", "x-origin-id")
+    if not all(name in headers for name in STORY) or not all(str(headers[name]).isdecimal() for name in numbers):
         return False
+    try:
+        check_name(str(headers["x-origin-topic"]), "topic")
+    except BadName:
+        return False
+    return True
+
+
+def _is_there(store: Store, topic: Topic, number: int, offset: int, id: int) -> bool:
+    """Whether the original can still be delivered: retention has not dropped it, and it has not ended for everybody."""
+    frame = store.log.frame(topic.id, number, offset) if number < len(topic.partitions) else None
+    return frame is not None and frame.id_of(offset - frame.base) == id and offset not in topic.partitions[number].void
+
+
+def _revive(store: Store, topic: Topic, group: Group, number: int, offset: int, now: int) -> None:
+    """Make the original ready again in the group that it died in. If a seek did that already there is nothing to do."""
+    frame = store.log.frame(topic.id, number, offset)
+    assert frame is not None
     priority, due, _ = store.order_key(topic, frame, offset - frame.base)
-    return store.heart.redrive(topic, group, ((number, offset, offset + 1, 1, priority, due),), now) == 1
+    store.heart.redrive(topic, group, ((number, offset, offset + 1, 1, priority, due),), now)
 
 
 def _publish_anew(store: Store, topic: Topic, frame: Frame, row: int, headers: Headers, now: int) -> None:
