@@ -20,6 +20,7 @@ from mqueue.broker.waiting import wait_in_thread
 from mqueue.heart.topic import Topic
 from mqueue.log.memory import MemoryLog
 from mqueue.model.clock import Clock, SystemClock
+from mqueue.model.errors import Refused
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
 from mqueue.model.message import Draft, Receipt
@@ -167,9 +168,14 @@ class Broker:
         if topic.__class__ is str and wait is None:
             with engine.lock:
                 now = engine.tick()
-                desk = self._desks.get(topic) or self._desk(topic, now)
+                desk = self._desks.get(topic)
+                if desk is None or desk.topic.dropped:
+                    check_name(group, "group")
+                    desk = self._desk(topic, now)
                 lease = engine.store.lease(desk.topic, group, limit, visibility_ms, mode, self._name, now)
                 return [] if lease is None else desk.messages(lease, self._message_type)
+
+        check_name(group, "group")
 
         def look(now: int) -> list[Message]:
             return self._look(topic, group, limit, visibility_ms, mode, now, self._message_type)
@@ -379,7 +385,7 @@ class Broker:
         return Source(self._engine, self._topics_of(topic), look)
 
     def _topics_of(self, topic: Topics) -> Callable[[int], list[Topic]]:
-        names = [topic] if isinstance(topic, str) else list(topic)
+        names = _names(topic)
         return lambda now: [self._engine.topic(self._namespace, name, now) for name in names]
 
     def _wait(
@@ -392,7 +398,7 @@ class Broker:
         self, topic: Topics, group: str, limit: int, visibility_ms: int | None, mode: str, now: int, kind: type[M]
     ) -> list[M]:
         """Messages of one topic or of several, each topic getting its turn to be first."""
-        names = [topic] if isinstance(topic, str) else list(topic)
+        names = _names(topic)
         self._turn += 1
         found: list[M] = []
         for step in range(len(names)):
@@ -404,6 +410,14 @@ class Broker:
                 if len(found) == limit:
                     break
         return found
+
+
+def _names(topic: Topics) -> list[str]:
+    """The names of one topic or of several, all of them names."""
+    names = list(topic) if isinstance(topic, list | tuple | set | frozenset) else [topic]
+    if not names:
+        raise Refused("no topic is named", code="no_topic")
+    return [check_name(name, "topic") for name in names]
 
 
 def never() -> bool:

@@ -14,7 +14,7 @@ from mqueue.heart.runs import Run, segments
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import BadSetting, BadTime, LeaseLost, Refused
 from mqueue.model.events import Span
-from mqueue.model.limits import ERROR_TEXT_MAX, RECEIVE_LIMIT_MAX, VISIBILITY_MS_MAX, WAIT_MS_MAX
+from mqueue.model.limits import ERROR_TEXT_MAX, RECEIVE_LIMIT_MAX, TIME_MS_MAX, VISIBILITY_MS_MAX, WAIT_MS_MAX
 from mqueue.model.times import Duration, duration_ms
 from mqueue.wire.frame import Frame
 
@@ -111,6 +111,8 @@ class TopicDesk:
     ) -> Outcome:
         """The same, with the lock held."""
         store = self.engine.store
+        if wait_ms is not None and now + wait_ms > TIME_MS_MAX:
+            raise BadTime(f"a delay of {wait_ms} ms ends after the year 9999, the last there is")
         if verb == "extend":
             return store.extend(lease.token, spans, now + check_visibility(wait_ms or 0), now)
         capped = lease.group.in_flight >= self.topic.settings.in_flight_max

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol
 
 from mqueue.heart.topic import Topic
 from mqueue.model.clock import Clock
 from mqueue.model.errors import Closed, NotFound
+from mqueue.model.message import Receipt
 from mqueue.model.names import check_name
 from mqueue.policy.quota import Quotas
 from mqueue.store.store import Store, check_settings
@@ -38,6 +39,8 @@ class Engine:
         self.waiters: dict[int, set[Waiter]] = {}
         self.closing: list[Callable[[], None]] = []
         """What has to stop first when the broker closes, newest first."""
+        self.followed: dict[Hashable, tuple[int, tuple[Receipt, ...]]] = {}
+        """What settle calls have published lately, and when: a call that is repeated is answered with the same."""
         self.timers = store.state.timers
         self._duties_at = 0
         self._turn: list[Topic] = []

@@ -188,7 +188,7 @@ def _told(event: ev.Event, partition: int, offset: int) -> tuple[Kind, str] | No
             kind = Kind.DELIVERED if attempt == 1 else Kind.REDELIVERED
             return kind, f"to {event.group}{who}, attempt {attempt}, until {rfc3339(event.deadline)}"
     elif isinstance(event, ev.Purged):
-        if offset < event.floors[partition]:
+        if partition < len(event.floors) and offset < event.floors[partition]:
             return Kind.CANCELLED, "purged"
     elif isinstance(event, ev.Rescheduled | ev.Duplicated):
         if (event.partition, event.offset) == (partition, offset):

@@ -9,7 +9,7 @@ from mqueue.broker.deliver import TopicDesk
 from mqueue.broker.engine import Engine
 from mqueue.broker.explain import find
 from mqueue.broker.intake import due_at
-from mqueue.broker.replay import Position, check_position, starts_of
+from mqueue.broker.replay import Position, starts_of
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
 from mqueue.model.errors import BadTime, Conflict, NotFound
@@ -55,12 +55,11 @@ def delete_topic(engine: Engine, namespace: str, name: str) -> None:
 def create_group(engine: Engine, namespace: str, name: str, group: str, start: Position) -> None:
     with engine.lock:
         now = engine.tick()
-        check_name(group, "group")
-        check_position(start, "start")  # before the topic is made: bad input changes nothing
-        topic = engine.topic(namespace, name, now)
-        if group in topic.groups:
+        topic = engine.draft_topic(namespace, name, now)
+        if check_name(group, "group") in topic.groups:
             raise Conflict(f"group {group!r} of topic {name!r} is there already", code="group_exists")
-        engine.store.make_group(topic, group, starts_of(TopicDesk(engine, topic), start), now)
+        starts = starts_of(TopicDesk(engine, topic), start)
+        engine.store.make_group(engine.topic(namespace, name, now), group, starts, now)
 
 
 def delete_group(engine: Engine, namespace: str, name: str, group: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mqueue.broker.engine import Engine
-from mqueue.broker.intake import check_count, check_size, one_row, rows_of
+from mqueue.broker.intake import check_count, check_size, one, rows_of
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import BadSetting, Refused
 from mqueue.model.message import Draft, Receipt
@@ -24,7 +24,7 @@ def publish_plain(engine: Engine, namespace: str, name: str, payload: bytes) -> 
         topic = store.state.names.get((namespace, name))
         if topic is None or not topic.plain or not engine.quotas.unlimited:
             return _publish_one(engine, namespace, name, Draft(payload), now)
-        id, partition, offset = store.publish_one(topic, payload, now)
+        id, partition, offset = store.publish_one(topic, payload, None, now)
         if engine.waiters:
             engine.wake(topic)
     return Receipt(id, name, partition, offset, False, store.log.durability)
@@ -36,9 +36,16 @@ def publish_one(engine: Engine, namespace: str, name: str, draft: Draft) -> Rece
 
 
 def _publish_one(engine: Engine, namespace: str, name: str, draft: Draft, now: int) -> Receipt:
-    topic = engine.draft_topic(namespace, draft.topic or name, now)
-    rows = one_row(draft, topic.settings, engine.store.limits, now)
-    return publish_rows(engine, topic, rows, now)[0]
+    store = engine.store
+    topic = engine.draft_topic(namespace, name, now)
+    if draft.idempotency_key is not None or not topic.id or not engine.quotas.unlimited:
+        return publish_rows(engine, topic, rows_of([draft], topic.settings, store.limits, now), now)[0]
+    payload, extras = one(draft, topic.settings, store.limits, now)
+    store.check_one(topic, extras, now)
+    id, partition, offset = store.publish_one(topic, payload, extras, now)
+    if engine.waiters:
+        engine.wake(topic)
+    return Receipt(id, name, partition, offset, False, store.log.durability)
 
 
 def publish_many(engine: Engine, namespace: str, name: str | None, items: Iterable[Any]) -> list[Receipt]:
@@ -46,11 +53,16 @@ def publish_many(engine: Engine, namespace: str, name: str | None, items: Iterab
     items = items if isinstance(items, list) else list(items)
     with engine.lock:
         now = engine.tick()
-        if name is None or any(item.__class__ is Draft and item.topic not in (None, name) for item in items):
+        if name is None or _other_topics(items, name):
             return publish_drafts(engine, namespace, name, items, now)
         topic = engine.draft_topic(namespace, name, now)
         rows = rows_of(items, topic.settings, engine.store.limits, now)
         return publish_rows(engine, topic, rows, now)
+
+
+def _other_topics(items: list[Any], name: str) -> bool:
+    """Whether some drafts name topics of their own."""
+    return Draft in set(map(type, items)) and any(type(i) is Draft and i.topic not in (None, name) for i in items)
 
 
 def publish_drafts(engine: Engine, namespace: str, name: str | None, items: Sequence[Any], now: int) -> list[Receipt]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Hashable, Sequence
+from itertools import islice
+from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
 
 from mqueue.broker.deliver import TopicDesk, check_visibility, error_text, lost_ids, lost_sentence, spans_of
+from mqueue.broker.engine import Engine
 from mqueue.broker.message import Envelope
 from mqueue.broker.publish import publish_drafts
 from mqueue.heart.group import Lease
 from mqueue.model.errors import LeaseLost, Refused
+from mqueue.model.limits import SETTLED_MEMORY_CALLS, SETTLED_MEMORY_MS
 from mqueue.model.message import Receipt
 from mqueue.model.times import Duration, duration_ms
+
+Batches: TypeAlias = dict[int, tuple[TopicDesk, Lease, list[Envelope]]]
+"""Messages by their lease."""
 
 
 class Settlement(Struct, frozen=True):
@@ -35,7 +41,7 @@ def settle_many(
     """Settle messages. What is no longer held is named; if none of them is, that is an error."""
     if not messages:
         return Settlement(0)
-    batches: dict[int, tuple[TopicDesk, Lease, list[Envelope]]] = {}
+    batches: Batches = {}
     for message in messages:
         batch = batches.get(id(message._lease))
         if batch is None:
@@ -55,9 +61,7 @@ def settle_many(
         now = engine.tick()
         if publish:
             _check_held(verb, batches, now)
-            if any(lease.open for _, lease, _ in batches.values()):  # else the call is a repetition: it has published
-                namespace = messages[0].namespace
-                receipts = tuple(publish_drafts(engine, namespace, None, list(publish), now))
+            receipts = _follow(engine, batches, messages[0].namespace, publish, now)
         for desk, lease, chosen in batches.values():
             outcome = desk.settle_now(lease, verb, _spans(lease, chosen), wait_ms, reason, now)
             settled += outcome.settled
@@ -82,7 +86,7 @@ def _spans(lease: Lease, chosen: list[Envelope]) -> Any:
     return spans_of(chosen)
 
 
-def _check_held(verb: str, batches: dict[int, tuple[TopicDesk, Lease, list[Envelope]]], now: int) -> None:
+def _check_held(verb: str, batches: Batches, now: int) -> None:
     """Nothing is published on behalf of a message that somebody else may have by now."""
     lost: list[int] = []
     for desk, lease, chosen in batches.values():
@@ -90,3 +94,25 @@ def _check_held(verb: str, batches: dict[int, tuple[TopicDesk, Lease, list[Envel
         lost += [message.id for message in chosen if (message.partition, message.offset) in missing]
     if lost:
         raise LeaseLost(lost_sentence(verb, lost), lost=tuple(lost))
+
+
+def _follow(engine: Engine, batches: Batches, namespace: str, drafts: Sequence[Any], now: int) -> tuple[Receipt, ...]:
+    """Publish what follows from messages that are held; if none of them is, the call is a repetition and has published."""
+    call = tuple((lease.token, spans_of(chosen)) for _, lease, chosen in batches.values())
+    if not any(lease.open and _holds(lease, chosen) for _, lease, chosen in batches.values()):
+        return engine.followed.get(call, (now, ()))[1]
+    receipts = tuple(publish_drafts(engine, namespace, None, list(drafts), now))
+    _forget(engine.followed, now)
+    engine.followed[call] = now, receipts
+    return receipts
+
+
+def _holds(lease: Lease, chosen: list[Envelope]) -> bool:
+    return any(lease.find(partition, start, mask) for partition, start, _, mask in spans_of(chosen))
+
+
+def _forget(followed: dict[Hashable, tuple[int, tuple[Receipt, ...]]], now: int) -> None:
+    """Drop what no repeated call can ask for any more; the oldest comes first."""
+    for call, (at, _) in list(islice(followed.items(), 2)):  # two out for one in: it shrinks by itself
+        if at + SETTLED_MEMORY_MS < now or len(followed) >= SETTLED_MEMORY_CALLS:
+            del followed[call]

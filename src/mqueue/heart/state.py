@@ -195,6 +195,7 @@ class State:
 
     def _topic_dropped(self, event: ev.TopicDropped) -> None:
         topic = self.topics.pop(event.topic)
+        topic.dropped = True
         del self.names[topic.namespace, topic.name]
         for group in topic.groups.values():
             self._forget_leases(group)

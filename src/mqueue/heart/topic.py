@@ -10,7 +10,7 @@ from mqueue.model.settings import Settings
 
 
 class Topic:
-    __slots__ = ("dedup", "groups", "id", "made_at", "name", "namespace", "partitions", "settings")
+    __slots__ = ("dedup", "dropped", "groups", "id", "made_at", "name", "namespace", "partitions", "settings")
 
     def __init__(self, id: int, namespace: str, name: str, settings: Settings, now: int) -> None:
         self.id = id
@@ -21,6 +21,7 @@ class Topic:
         self.partitions = [Partition(number) for number in range(settings.partitions)]
         self.groups: dict[str, Group] = {}
         self.dedup = Dedup()
+        self.dropped = False
 
     def configure(self, settings: Settings) -> None:
         self.settings = settings

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from mqueue.heart.checkpoint import Checkpoint
 from mqueue.model.events import Event
 from mqueue.wire.frame import Frame
-from mqueue.wire.rows import Rows
+from mqueue.wire.rows import Extras
 
 Appended: TypeAlias = tuple[Frame, int]
 """A frame and the number of one of its stamps: the rows that were appended together."""
@@ -29,11 +29,8 @@ class Log(Protocol):
     def append(self, frame: Frame, id: int, now: int) -> None:
         """Put a whole frame at the end of its partition; this gives it its base, ids and time."""
 
-    def extend(self, topic: int, partition: int, payload: bytes, id: int, now: int) -> int:
-        """Append one message that has only a payload, together with others that arrive alone; its offset."""
-
-    def extend_wide(self, topic: int, partition: int, one: Rows, id: int, now: int) -> int:
-        """The same for a message of any kind."""
+    def extend(self, topic: int, partition: int, payload: bytes, extras: Extras | None, id: int, now: int) -> int:
+        """Append one message, in a frame together with others that arrive alone; its offset."""
 
     def record(self, events: list[Event]) -> None:
         """Write down what happened; the list is the log's from now on."""

@@ -13,7 +13,7 @@ from mqueue.log.base import Entry
 from mqueue.model.events import Event, TopicMade, TopicSet
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX
 from mqueue.wire.frame import Frame
-from mqueue.wire.rows import Rows
+from mqueue.wire.rows import Extras
 
 _WARM_FRAMES = 64
 _CHUNK_EVENTS = 4096
@@ -44,12 +44,10 @@ class Tape:
         self.tail = frame if frame.open else None
 
     def open(self) -> Frame:
-        """The open frame; a new one if there is none or it is full."""
-        tail = self.tail
-        if tail is None or tail.count >= FRAME_ROWS_MAX or tail.size >= FRAME_BYTES_MAX:
-            tail = Frame.opened(self.topic, self.partition, self.next)
-            self.add(tail)
-        return tail
+        """A new open frame at the end."""
+        frame = Frame.opened(self.topic, self.partition, self.next)
+        self.add(frame)
+        return frame
 
     def frame(self, offset: int) -> Frame | None:
         index = bisect_right(self.bases, offset) - 1
@@ -122,21 +120,13 @@ class MemoryLog:
         tape.add(frame)
         self._warm_up(frame)
 
-    def extend(self, topic: int, partition: int, payload: bytes, id: int, now: int) -> int:
+    def extend(self, topic: int, partition: int, payload: bytes, extras: Extras | None, id: int, now: int) -> int:
         tape = self._tapes.get((topic, partition)) or self.tape(topic, partition)
-        frame = tape.open()
+        frame = tape.tail
+        if frame is None or frame.count >= FRAME_ROWS_MAX or frame.size >= FRAME_BYTES_MAX:
+            frame = tape.open()
         offset = tape.next
-        if frame.wide:
-            frame.add_wide(Rows([payload]), id, now)
-        else:
-            frame.add(payload, id, now)
-        tape.next = offset + 1
-        return offset
-
-    def extend_wide(self, topic: int, partition: int, one: Rows, id: int, now: int) -> int:
-        tape = self.tape(topic, partition)
-        offset = tape.next
-        tape.open().add_wide(one, id, now)
+        frame.add(payload, extras, id, now)
         tape.next = offset + 1
         return offset
 
@@ -184,7 +174,9 @@ class MemoryLog:
         return None
 
     def offset_at(self, topic: int, partition: int, at: int) -> int:
-        tape = self.tape(topic, partition)
+        tape = self._tapes.get((topic, partition))
+        if tape is None:
+            return 0
         index = bisect_left(tape.frames, at, key=lambda frame: frame.at[-1])
         if index == len(tape.frames):
             return tape.next
@@ -192,10 +184,12 @@ class MemoryLog:
         return frame.base + frame.row_at(at)
 
     def size(self, topic: int, partition: int) -> int:
-        return sum(frame.size for frame in self.tape(topic, partition).frames)
+        tape = self._tapes.get((topic, partition))
+        return 0 if tape is None else sum(frame.size for frame in tape.frames)
 
     def sizes(self, topic: int, partition: int) -> Iterator[tuple[int, int, int]]:
-        for frame in self.tape(topic, partition).frames:
+        tape = self._tapes.get((topic, partition))
+        for frame in tape.frames if tape is not None else ():
             if not frame.open:
                 yield frame.stop, frame.at[-1], frame.size
 

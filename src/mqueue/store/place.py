@@ -66,6 +66,12 @@ def place(topic: Topic, rows: Rows, robin: int, now: int) -> list[Placed]:
     return placed
 
 
+def check_priority(topic: Topic, priority: int) -> None:
+    """The same for one message; mostly its lane is there."""
+    if not all(priority in partition.lanes for partition in topic.partitions):
+        check_priorities(topic, Rows([], priority=priority))
+
+
 def check_priorities(topic: Topic, rows: Rows) -> None:
     """No topic has more than 256 distinct priorities alive."""
     wanted = {rows.priority} if isinstance(rows.priority, int) else set(np.unique(np.asarray(rows.priority)).tolist())

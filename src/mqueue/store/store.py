@@ -28,10 +28,10 @@ from mqueue.model.settings import Settings
 from mqueue.policy.retention import floor
 from mqueue.policy.routing import partition_of
 from mqueue.store import bury
-from mqueue.store.place import Placed, check_priorities, claims_of, place, recognise
+from mqueue.store.place import Placed, check_priorities, check_priority, claims_of, place, recognise
 from mqueue.store.tokens import Tokens
 from mqueue.wire.frame import Frame
-from mqueue.wire.rows import Rows
+from mqueue.wire.rows import Extras, Rows
 
 
 class Place(Struct, frozen=True, gc=False):
@@ -215,13 +215,30 @@ class Store:
 
     # Publish
 
-    def publish_one(self, topic: Topic, payload: bytes, now: int) -> tuple[int, int, int]:
-        """One message that has only a payload: (id, partition, offset). The shortest way through."""
-        number = self.next_partition(topic) if len(topic.partitions) > 1 else 0
+    def publish_one(self, topic: Topic, payload: bytes, extras: Extras | None, now: int) -> tuple[int, int, int]:
+        """One message that was let in: (id, partition, offset). It joins others that come alone in an open frame."""
+        key = extras.get("key") if extras else None
+        if len(topic.partitions) == 1:
+            number = 0
+        else:
+            number = self.next_partition(topic) if key is None else partition_of(key, len(topic.partitions))
         id = self.ids.take(1, now)
-        offset = self.log.extend(topic.id, number, payload, id, now)
-        topic.partitions[number].append(offset, offset + 1, NORMAL, now)
+        offset = self.log.extend(topic.id, number, payload, extras, id, now)
+        if not extras:
+            topic.partitions[number].append(offset, offset + 1, NORMAL, now)
+        else:
+            get = extras.get
+            stretch = (offset, offset + 1, get("priority", NORMAL), get("deliver_at", 0), get("expires_at", 0))
+            self.state.append(topic, number, [stretch], now)
         return id, number, offset
+
+    def check_one(self, topic: Topic, extras: Extras | None, now: int) -> None:
+        """Let one message in, or raise."""
+        if extras and "priority" in extras:
+            check_priority(topic, extras["priority"])
+        if topic.settings.max_depth is not None:
+            self.ids.check(1, now)
+            self.make_room(topic, 1, now)
 
     def publish(self, topic: Topic, rows: Rows, now: int) -> list[Place]:
         """All or none of a call; places in the order of its rows."""
@@ -298,17 +315,11 @@ class Store:
         return _places(placed, len(rows))
 
     def _append_one(self, topic: Topic, rows: Rows, now: int) -> Place:
-        """A message on its own joins others like it in an open frame."""
-        key = rows.key[0] if rows.key else None
-        number = self.next_partition(topic) if key is None else partition_of(key, len(topic.partitions))
-        id = self.ids.take(1, now)
-        offset = self.log.extend_wide(topic.id, number, rows, id, now)
-        frame = self.log.frame(topic.id, number, offset)
-        assert frame is not None
-        row = offset - frame.base
-        priority, due, expires = (frame.number(name, row) for name in ("priority", "deliver_at", "expires_at"))
-        self.state.append(topic, number, [(offset, offset + 1, priority, due, expires)], now)
-        self._claim(topic, frame, range(row, row + 1))
+        id, number, offset = self.publish_one(topic, rows.payload[0], rows.extras(0), now)
+        if rows.idempotency_key is not None:
+            frame = self.log.frame(topic.id, number, offset)
+            assert frame is not None
+            self._claim(topic, frame, range(offset - frame.base, offset - frame.base + 1))
         return Place(id, number, offset)
 
     def _claim(self, topic: Topic, frame: Frame, rows: range) -> None:

@@ -11,6 +11,7 @@ ids in sequence, so a stamp is a first row, its id, and the time.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from mqueue.model.priority import NORMAL
 from mqueue.wire.arrow import decode, encode
-from mqueue.wire.rows import Numbers, Rows, stretches
+from mqueue.wire.rows import Extras, Numbers, Rows, stretches, weight
 
 _ROW_BYTES = 64
 """What a row weighs besides its payload, key and headers."""
@@ -30,6 +31,7 @@ class Frame:
         "_next_id",
         "_now",
         "_rows",
+        "_used",
         "at",
         "base",
         "count",
@@ -42,7 +44,6 @@ class Frame:
         "priority",
         "size",
         "topic",
-        "wide",
     )
 
     def __init__(self, topic: int, partition: int, base: int = 0) -> None:
@@ -58,8 +59,8 @@ class Frame:
         self.deliver_at: Numbers = 0
         self.expires_at: Numbers = 0
         self.open = False
-        self.wide = False
-        """Whether every column of an open frame has a value per row; else it has payloads only."""
+        self._used: list[tuple[list[Any], Any]] = []
+        """The columns of an open frame besides the payload, with what stands in them by default."""
         self._now = self._next_id = -1
         self._rows: Rows | None = None
         self._batch: pa.RecordBatch | None = None
@@ -129,16 +130,12 @@ class Frame:
             self._rows = None
 
     def seal(self) -> None:
-        """No more messages are added. Columns that turned out to be all alike are dropped."""
-        rows = self.rows
+        """No more messages are added. A number that turned out to be the same in all rows is kept once."""
         self.open = False
-        if self.wide:
-            self.priority, self.deliver_at, self.expires_at = (
-                _one_or_many(column) for column in (self.priority, self.deliver_at, self.expires_at)
-            )
-            for name in ("key", "headers", "idempotency_key", "fairness_key"):
-                if not any(item is not None for item in getattr(rows, name)):
-                    setattr(rows, name, None)
+        self._used.clear()
+        self.priority, self.deliver_at, self.expires_at = (
+            _one_or_many(column) for column in (self.priority, self.deliver_at, self.expires_at)
+        )
         self.chill()
 
     def stamp(self, base: int, id: int, at: int) -> None:
@@ -146,8 +143,8 @@ class Frame:
         self.base = base
         self.first_rows, self.ids, self.at = [0], [id], [at]
 
-    def add(self, payload: bytes, id: int, at: int) -> int:
-        """Add one message that has nothing but a payload to an open frame; its row."""
+    def add(self, payload: bytes, extras: Extras | None, id: int, at: int) -> None:
+        """Add one message to an open frame. `extras`: what it has besides its payload."""
         row = self.count
         if at != self._now or id != self._next_id:
             self.first_rows.append(row)
@@ -156,31 +153,13 @@ class Frame:
             self._now = at
         self._next_id = id + 1
         self.rows.payload.append(payload)
-        self.count = row + 1
         self.size += len(payload) + _ROW_BYTES
-        return row
-
-    def add_wide(self, one: Rows, id: int, at: int) -> int:
-        """Add one message of any kind to an open frame; its row."""
-        if not self.wide:
-            self._widen()
-        row = self.add(one.payload[0], id, at)
-        rows = self.rows
-        for column, value in (
-            (rows.key, one.key),
-            (rows.headers, one.headers),
-            (rows.idempotency_key, one.idempotency_key),
-            (rows.fairness_key, one.fairness_key),
-        ):
-            column.append(value[0] if value else None)  # type: ignore[union-attr,arg-type]
-        for numbers, number in (
-            (self.priority, one.priority),
-            (self.deliver_at, one.deliver_at),
-            (self.expires_at, one.expires_at),
-        ):
-            numbers.append(number if isinstance(number, int) else int(number[0]))  # type: ignore[union-attr]
-        self.size += one.size - len(one.payload[0])
-        return row
+        if extras:
+            self._add_extras(row, extras)
+        for column, default in self._used:
+            if len(column) == row:
+                column.append(default)
+        self.count = row + 1
 
     def id_of(self, row: int) -> int:
         stamp = bisect_right(self.first_rows, row) - 1
@@ -232,15 +211,25 @@ class Frame:
         stamp = np.searchsorted(first, rows, side="right") - 1
         return np.array(values, np.int64)[stamp] + (rows - first[stamp]) * step
 
-    def _widen(self) -> None:
-        """Give every column a value per row, so that a message of any kind can be added."""
-        rows, count = self.rows, self.count
-        rows.key, rows.headers = [None] * count, [None] * count
-        rows.idempotency_key, rows.fairness_key = [None] * count, [None] * count
-        self.priority, self.deliver_at, self.expires_at = [NORMAL] * count, [0] * count, [0] * count
-        self.wide = True
+    def _add_extras(self, row: int, extras: Extras) -> None:
+        """Put values into their columns; a column that nobody has used so far begins with defaults."""
+        for name, value in extras.items():
+            owner = self if name in _NUMBERS else self.rows
+            column = getattr(owner, name)
+            if not isinstance(column, list):
+                default = _NUMBERS.get(name)
+                column = [default] * row
+                setattr(owner, name, column)
+                self._used.append((column, default))
+            column.append(value)
+        self.size += weight(extras)
+
+
+_NUMBERS = {"priority": NORMAL, "deliver_at": 0, "expires_at": 0}
 
 
 def _one_or_many(column: Numbers) -> Numbers:
+    if isinstance(column, int):
+        return column
     values = np.asarray(column, np.int64)
     return int(values[0]) if (values == values[0]).all() else values

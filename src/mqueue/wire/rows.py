@@ -13,9 +13,15 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from mqueue.model.priority import NORMAL
+
 Headers: TypeAlias = Mapping[str, str | bytes]
 Numbers: TypeAlias = int | list[int] | NDArray[np.int64]
 """One value for all rows, or one per row."""
+
+
+Extras: TypeAlias = Mapping[str, Any]
+"""What one message has besides its payload, by column; what is left at its default is not in it."""
 
 
 class Rows(Struct):
@@ -24,7 +30,7 @@ class Rows(Struct):
     payload: list[bytes]
     key: list[bytes | None] | None = None
     headers: list[Headers | None] | None = None
-    priority: Numbers = 50
+    priority: Numbers = NORMAL
     deliver_at: Numbers = 0
     expires_at: Numbers = 0
     idempotency_key: list[str | None] | None = None
@@ -67,6 +73,28 @@ class Rows(Struct):
         urgency = np.broadcast_to(np.asarray(self.priority, np.int64), count)
         order = np.lexsort((due, urgency))
         return None if np.array_equal(order, np.arange(count)) else order
+
+    def extras(self, row: int) -> Extras:
+        """One row, apart from its payload."""
+        found: dict[str, Any] = {}
+        for name in ("key", "headers", "idempotency_key", "fairness_key"):
+            column = getattr(self, name)
+            if column is not None and column[row] is not None:
+                found[name] = column[row]
+        for name, default in (("priority", NORMAL), ("deliver_at", 0), ("expires_at", 0)):
+            numbers = getattr(self, name)
+            number = numbers if isinstance(numbers, int) else int(numbers[row])
+            if number != default:
+                found[name] = number
+        return found
+
+
+def weight(extras: Extras) -> int:
+    """How many bytes the extras of a message take."""
+    size = len(extras.get("key", b""))
+    for name, value in extras.get("headers", {}).items():
+        size += len(name) + len(value)
+    return size
 
 
 def stretches(
