@@ -53,9 +53,10 @@ $(KINDS): setup
 bench: setup ## run the benchmarks; ARGS are handed on
 	$(BIN)/python -m benchmarks $(ARGS)
 
-format: setup ## rewrite the sources in house format
+format: setup ## rewrite the sources in house format, and the stub of the async broker
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/python tools/async_stub.py
 
 lock: setup ## recompile requirements.lock; ARGS=--upgrade for newer versions
 	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe \
