@@ -97,7 +97,7 @@ def _check_held(verb: str, batches: Batches, now: int) -> None:
 
 
 def _follow(engine: Engine, batches: Batches, namespace: str, drafts: Sequence[Any], now: int) -> tuple[Receipt, ...]:
-    """Publish what follows from messages that are held; if none of them is, the call is a repetition and has published."""
+    """Publish what follows from messages that are held. If none is, the call is a repetition: it has published."""
     call = tuple((lease.token, spans_of(chosen)) for _, lease, chosen in batches.values())
     if not any(lease.open and _holds(lease, chosen) for _, lease, chosen in batches.values()):
         return engine.followed.get(call, (now, ()))[1]
