@@ -119,7 +119,7 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
         ("model/message.py", "from mqueue.heart import runs", "1: model imports heart, which stands above it"),
         ("model/message.py", "import os, mqueue.cli.topics as t", "1: model imports cli, which stands above it"),
         ("heart/runs.py", "\nfrom ..wire.frame import Frame", "2: heart imports wire, which stands beside it"),
-        ("heart/__init__.py", "from .. import policy", "1: heart imports policy, which stands beside it"),
+        ("heart/__init__.py", "from .. import wire", "1: heart imports wire, which stands beside it"),
         ("log/segments/commit.py", "from ...store import x", "1: log imports store, which stands above it"),
         ("server/http/v1.py", "from mqueue import client", "1: server imports client, which stands beside it"),
         ("store/base.py", "from mqueue import Broker", "1: store imports __init__, which stands above it"),

@@ -200,6 +200,9 @@ class Broker:
             lease = self._engine.store.lease(desk.topic, group, limit, visibility_ms, "at_least_once", self._name, now)
             return [] if lease is None else [tables.ArrowLease.of(desk, lease)]
 
+        if wait is None:
+            with self._engine.lock:
+                return tables.ArrowLease.first_of(look(self._engine.tick()))
         return self._wait(topic, wait, look, tables.ArrowLease.first_of)
 
     def consume(
@@ -414,7 +417,7 @@ class Broker:
 
 def _names(topic: Topics) -> list[str]:
     """The names of one topic or of several, all of them names."""
-    names = list(topic) if isinstance(topic, list | tuple | set | frozenset) else [topic]
+    names: list[Any] = list(topic) if isinstance(topic, list | tuple | set | frozenset) else [topic]
     if not names:
         raise Refused("no topic is named", code="no_topic")
     return [check_name(name, "topic") for name in names]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from mqueue.broker.deliver import TopicDesk
+from mqueue.broker.deliver import TopicDesk, check_receive
 from mqueue.broker.engine import Engine
 from mqueue.broker.message import AsyncMessage, Envelope, Message
 from mqueue.broker.replay import looked_at
@@ -71,6 +71,7 @@ class Dlq:
         self, limit: int = 100, *, filter: str | Callable[[DeadMessage], bool] | None = None
     ) -> list[DeadMessage]:
         """The dead that nobody has dealt with: not acked by group `default` of the dead-letter queue, not redriven."""
+        check_receive(limit, "at_least_once")
         matches = _matcher(filter)
         found: list[DeadMessage] = []
         with self._engine.lock:

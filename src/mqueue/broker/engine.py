@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol
 
 from mqueue.heart.topic import Topic
-from mqueue.model.clock import Clock
+from mqueue.model.clock import Clock, Sleeper
 from mqueue.model.errors import Closed, NotFound
 from mqueue.model.message import Receipt
 from mqueue.model.names import check_name
@@ -33,7 +33,7 @@ class Waiter(Protocol):
 class Engine:
     def __init__(self, store: Store, clock: Clock, quotas: Quotas) -> None:
         self.store = store
-        self.clock = clock
+        self.clock: Clock = clock
         self.quotas = quotas
         self.lock: threading.Lock | Shut = threading.Lock()
         self.waiters: dict[int, set[Waiter]] = {}
@@ -127,7 +127,8 @@ class Engine:
             now = self.tick()
             for lease in list(self.store.state.leases.values()):
                 self.store.settle(lease.token, "release", None, now)
-            self.lock = Shut("the broker is closed")
+            shut = Shut("the broker is closed")
+            self.lock = self.clock = shut
             for waiting in self.waiters.values():
                 for waiter in tuple(waiting):
                     waiter.wake()
@@ -145,6 +146,19 @@ class Shut:
 
     def __exit__(self, *_: object) -> None:
         raise AssertionError("nobody gets in")
+
+    def now(self) -> int:
+        """Stands where the clock was, too: for those who waited at the lock while it was changed."""
+        raise Closed(self.reason)
+
+    def timeout(self, ms: int) -> float | None:
+        raise Closed(self.reason)
+
+    def watch(self, sleeper: Sleeper) -> None:
+        raise Closed(self.reason)
+
+    def unwatch(self, sleeper: Sleeper) -> None:
+        """Whoever waited may leave."""
 
 
 _ENGINES: weakref.WeakSet[Engine] = weakref.WeakSet()

@@ -10,7 +10,6 @@ from mqueue.broker.intake import check_count, check_size, one, rows_of
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import BadSetting, Refused
 from mqueue.model.message import Draft, Receipt
-from mqueue.store.store import Place
 from mqueue.wire.rows import Rows
 
 
@@ -24,10 +23,10 @@ def publish_plain(engine: Engine, namespace: str, name: str, payload: bytes) -> 
         topic = store.state.names.get((namespace, name))
         if topic is None or not topic.plain or not engine.quotas.unlimited:
             return _publish_one(engine, namespace, name, Draft(payload), now)
-        id, partition, offset = store.publish_one(topic, payload, None, now)
+        receipt = store.publish_one(topic, payload, None, now)
         if engine.waiters:
             engine.wake(topic)
-    return Receipt(id, name, partition, offset, False, store.log.durability)
+    return receipt
 
 
 def publish_one(engine: Engine, namespace: str, name: str, draft: Draft) -> Receipt:
@@ -42,10 +41,10 @@ def _publish_one(engine: Engine, namespace: str, name: str, draft: Draft, now: i
         return publish_rows(engine, topic, rows_of([draft], topic.settings, store.limits, now), now)[0]
     payload, extras = one(draft, topic.settings, store.limits, now)
     store.check_one(topic, extras, now)
-    id, partition, offset = store.publish_one(topic, payload, extras, now)
+    receipt = store.publish_one(topic, payload, extras, now)
     if engine.waiters:
         engine.wake(topic)
-    return Receipt(id, name, partition, offset, False, store.log.durability)
+    return receipt
 
 
 def publish_many(engine: Engine, namespace: str, name: str | None, items: Iterable[Any]) -> list[Receipt]:
@@ -85,7 +84,7 @@ def publish_drafts(engine: Engine, namespace: str, name: str | None, items: Sequ
     answers: dict[int, Receipt] = {}
     for target, rows, numbers in work:
         topic = engine.topic(namespace, target, now)
-        answers.update(zip(numbers, receipts(engine, topic, engine.store.publish(topic, rows, now)), strict=True))
+        answers.update(zip(numbers, engine.store.publish(topic, rows, now), strict=True))
         engine.wake(topic)
     return [answers[row] for row in range(len(items))]
 
@@ -96,16 +95,10 @@ def publish_rows(engine: Engine, topic: Topic, rows: Rows, now: int) -> list[Rec
         engine.store.check(topic, rows, now)
         engine.quotas.admit(topic.namespace, len(rows), now)
         topic = engine.topic(topic.namespace, topic.name, now)
-    places = engine.store.publish(topic, rows, now)
+    receipts = engine.store.publish(topic, rows, now)
     if engine.waiters:
         engine.wake(topic)
-    return receipts(engine, topic, places)
-
-
-def receipts(engine: Engine, topic: Topic, places: list[Place]) -> list[Receipt]:
-    durability = engine.store.log.durability
-    name = topic.name
-    return [Receipt(place.id, name, place.partition, place.offset, place.duplicate, durability) for place in places]
+    return receipts
 
 
 def check_durability(engine: Engine, durability: str | None) -> None:

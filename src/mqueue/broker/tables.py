@@ -97,22 +97,33 @@ SCHEMA = pa.schema(
 
 
 def batch_of(frame: Frame, start: int, stop: int, attempt: int) -> pa.RecordBatch:
-    """Some rows of a frame as a record batch with all columns."""
-    count = stop - start
+    """Some rows of a frame as a record batch with all columns. Those of a whole frame are made once, and cut."""
+    whole = frame.delivered or _whole(frame)
+    if not frame.open:
+        frame.delivered = whole
+    piece = whole.slice(start, stop - start)
+    if attempt != 1:
+        attempts = pa.repeat(pa.scalar(attempt, pa.int32()), stop - start)
+        piece = piece.set_column(SCHEMA.get_field_index("attempt"), SCHEMA.field("attempt"), attempts)
+    return piece
+
+
+def _whole(frame: Frame) -> pa.RecordBatch:
+    count = frame.count
     body = frame.batch
-    at = frame.column_at()[start:stop]
+    at = frame.column_at()
     arrays = [
-        pa.array(frame.column_ids()[start:stop]),
+        pa.array(frame.column_ids()),
         pa.repeat(pa.scalar(frame.partition, pa.int32()), count),
-        pa.array(np.arange(frame.base + start, frame.base + stop, dtype=np.int64)),
-        pa.repeat(pa.scalar(attempt, pa.int32()), count),
-        numbers(frame.priority, start, stop, pa.int32()),
-        pa.array(at).cast(_TIME),
-        pa.array(np.maximum(at, _cut(frame.deliver_at, start, stop))).cast(_TIME),
-        _expiry(frame.expires_at, start, stop),
-        _body(body, "key", start, count),
-        _body(body, "headers", start, count),
-        _body(body, "payload", start, count),
+        pa.array(np.arange(frame.base, frame.base + count, dtype=np.int64)),
+        pa.repeat(pa.scalar(1, pa.int32()), count),
+        numbers(frame.priority, 0, count, pa.int32()),
+        pa.array(at).view(_TIME),
+        pa.array(np.maximum(at, _cut(frame.deliver_at, 0, count))).view(_TIME),
+        _expiry(frame.expires_at, 0, count),
+        _body(body, "key", count),
+        _body(body, "headers", count),
+        _body(body, "payload", count),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
@@ -120,8 +131,8 @@ def batch_of(frame: Frame, start: int, stop: int, attempt: int) -> pa.RecordBatc
 _TIME = pa.timestamp("ms", "UTC")
 
 
-def _body(body: pa.RecordBatch, name: str, start: int, count: int) -> pa.Array:
-    return body.column(name).slice(start, count) if name in body.schema.names else pa.nulls(count, BODY[name])
+def _body(body: pa.RecordBatch, name: str, count: int) -> pa.Array:
+    return body.column(name) if name in body.schema.names else pa.nulls(count, BODY[name])
 
 
 def _expiry(column: Numbers, start: int, stop: int) -> pa.Array:

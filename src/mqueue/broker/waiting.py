@@ -66,7 +66,7 @@ class Turn(Generic[T]):
         self._waiter = waiter
         self._stopped = stopped
         self._until: int | None = None
-        self._watched: Sequence[Topic] = ()
+        self._watched: list[Topic] = []
         self.timeout: float | None = None
 
     def look(self) -> list[T] | None:
@@ -76,14 +76,20 @@ class Turn(Generic[T]):
             now = engine.tick()
             if self._until is None:
                 self._until = now + self._wait_ms
-                self._watched = self._topics(now)
-                engine.wait_for(self._watched, self._waiter)
                 engine.clock.watch(self._waiter)
+            self._watch(self._topics(now))
             found = [] if self._stopped() else self._look(now)
             if found or now >= self._until or self._stopped():
                 return found
             self.timeout = engine.clock.timeout(min(self._until, engine.store.heart.next_at) - now)
             return None
+
+    def _watch(self, topics: Sequence[Topic]) -> None:
+        """Be woken for these topics. They change if one is deleted and made again meanwhile."""
+        if list(topics) != self._watched:
+            self._engine.leave(self._watched, self._waiter)
+            self._watched = list(topics)
+            self._engine.wait_for(self._watched, self._waiter)
 
     def end(self) -> None:
         self._engine.leave(self._watched, self._waiter)

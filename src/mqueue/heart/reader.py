@@ -104,8 +104,10 @@ class Reader:
             lane = cursor.lane
             stops = lane.stops
             index = cursor.number - lane.dropped
-            # mostly the cursor stands on a run that it may go on with; else it has to look for one
-            if void or not 0 <= index < len(stops) or not self.start <= cursor.offset < stops[index]:
+            # mostly the cursor stands on a run that it may go on with, or at the end of its lane
+            if index == len(stops) - 1 and cursor.offset == stops[index]:
+                index = -1
+            elif void or not 0 <= index < len(stops) or not self.start <= cursor.offset < stops[index]:
                 index = self._advance(cursor)
             if index < 0:
                 if back is not None and back[0] == lane.priority:

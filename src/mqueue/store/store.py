@@ -7,9 +7,9 @@ whoever calls it calls it from one thread at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import groupby
+from itertools import groupby, repeat
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from mqueue.heart.checkpoint import checkpoint
 from mqueue.heart.group import Group, Lease
@@ -22,6 +22,7 @@ from mqueue.model import events as ev
 from mqueue.model.errors import BadSetting, QueueFull
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
+from mqueue.model.message import Receipt
 from mqueue.model.names import check_name, dlq_name, is_dlq
 from mqueue.model.priority import NORMAL
 from mqueue.model.settings import Settings
@@ -32,15 +33,6 @@ from mqueue.store.place import Placed, check_priorities, check_priority, claims_
 from mqueue.store.tokens import Tokens
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Extras, Rows
-
-
-class Place(Struct, frozen=True, gc=False):
-    """Where a message of a call is."""
-
-    id: int
-    partition: int
-    offset: int
-    duplicate: bool = False
 
 
 class Store:
@@ -215,8 +207,8 @@ class Store:
 
     # Publish
 
-    def publish_one(self, topic: Topic, payload: bytes, extras: Extras | None, now: int) -> tuple[int, int, int]:
-        """One message that was let in: (id, partition, offset). It joins others that come alone in an open frame."""
+    def publish_one(self, topic: Topic, payload: bytes, extras: Extras | None, now: int) -> Receipt:
+        """One message that was let in. It joins others that come alone in an open frame."""
         key = extras.get("key") if extras else None
         if len(topic.partitions) == 1:
             number = 0
@@ -230,7 +222,7 @@ class Store:
             get = extras.get
             stretch = (offset, offset + 1, get("priority", NORMAL), get("deliver_at", 0), get("expires_at", 0))
             self.state.append(topic, number, [stretch], now)
-        return id, number, offset
+        return Receipt(id, topic.name, number, offset, False, self.log.durability)
 
     def check_one(self, topic: Topic, extras: Extras | None, now: int) -> None:
         """Let one message in, or raise."""
@@ -240,27 +232,22 @@ class Store:
             self.ids.check(1, now)
             self.make_room(topic, 1, now)
 
-    def publish(self, topic: Topic, rows: Rows, now: int) -> list[Place]:
-        """All or none of a call; places in the order of its rows."""
+    def publish(self, topic: Topic, rows: Rows, now: int) -> list[Receipt]:
+        """All or none of a call; receipts in the order of its rows."""
         if rows.idempotency_key is None:
             return self._write(topic, rows, now)
         known = recognise(self.heart, topic, rows, now)
         fresh = self._write(topic, rows if len(known.fresh) == len(rows) else rows.take(known.fresh), now)
-        places: list[Place | None] = [None] * len(rows)
-        for row, place_ in zip(known.fresh, fresh, strict=True):
-            places[row] = place_
+        receipts = dict(zip(known.fresh, fresh, strict=True))
+        durability = self.log.durability
         for row, claim in known.claims.items():
-            places[row] = Place(claim.id, claim.partition, claim.offset, True)
+            receipts[row] = Receipt(claim.id, topic.name, claim.partition, claim.offset, True, durability)
         for row, first in known.repeats.items():
-            original = places[first]
-            assert original is not None
-            places[row] = Place(original.id, original.partition, original.offset, True)
-        done = [entry for entry in places if entry is not None]
-        for entry in done:
-            if entry.duplicate:
-                self.heart.happen(ev.Duplicated(now, topic.id, entry.partition, entry.offset))
+            receipts[row] = replace(receipts[first], duplicate=True)
+        for row in (*known.claims, *known.repeats):
+            self.heart.happen(ev.Duplicated(now, topic.id, receipts[row].partition, receipts[row].offset))
         self.commit(now)
-        return done
+        return [receipts[row] for row in range(len(rows))]
 
     def check(self, topic: Topic, rows: Rows, now: int) -> None:
         """Raise what publishing these rows would raise, changing nothing."""
@@ -296,7 +283,7 @@ class Store:
                 retryable=count <= depth_max,
             )
 
-    def _write(self, topic: Topic, rows: Rows, now: int) -> list[Place]:
+    def _write(self, topic: Topic, rows: Rows, now: int) -> list[Receipt]:
         if not rows.payload:
             return []
         check_priorities(topic, rows)
@@ -304,7 +291,7 @@ class Store:
         self.make_room(topic, len(rows), now)
         return self._append_rows(topic, rows, now)
 
-    def _append_rows(self, topic: Topic, rows: Rows, now: int) -> list[Place]:
+    def _append_rows(self, topic: Topic, rows: Rows, now: int) -> list[Receipt]:
         """Rows that were let in."""
         if len(rows) == 1:
             return [self._append_one(topic, rows, now)]
@@ -312,15 +299,34 @@ class Store:
         self.append(topic, [piece.frame for piece in placed], now)
         for piece in placed:
             self._claim(topic, piece.frame, range(piece.frame.count))
-        return _places(placed, len(rows))
+        return self._receipts(topic, placed, len(rows))
 
-    def _append_one(self, topic: Topic, rows: Rows, now: int) -> Place:
-        id, number, offset = self.publish_one(topic, rows.payload[0], rows.extras(0), now)
+    def _append_one(self, topic: Topic, rows: Rows, now: int) -> Receipt:
+        receipt = self.publish_one(topic, rows.payload[0], rows.extras(0), now)
         if rows.idempotency_key is not None:
-            frame = self.log.frame(topic.id, number, offset)
+            frame = self.log.frame(topic.id, receipt.partition, receipt.offset)
             assert frame is not None
-            self._claim(topic, frame, range(offset - frame.base, offset - frame.base + 1))
-        return Place(id, number, offset)
+            row = receipt.offset - frame.base
+            self._claim(topic, frame, range(row, row + 1))
+        return receipt
+
+    def _receipts(self, topic: Topic, placed: list[Placed], count: int) -> list[Receipt]:
+        """Receipts in the order of the call's rows."""
+        receipts: list[Receipt] = []
+        rows: list[int] = []
+        for piece in placed:
+            frame = piece.frame
+            ids, offsets = range(frame.ids[0], frame.ids[0] + frame.count), range(frame.base, frame.stop)
+            constants = repeat(topic.name), repeat(frame.partition), repeat(False), repeat(self.log.durability)
+            receipts += map(Receipt, ids, constants[0], constants[1], offsets, constants[2], constants[3])
+            if piece.order is not None:
+                rows += piece.order.tolist()
+        if not rows:
+            return receipts
+        ordered: list[Receipt] = [receipts[0]] * count
+        for row, receipt in zip(rows, receipts, strict=True):
+            ordered[row] = receipt
+        return ordered
 
     def _claim(self, topic: Topic, frame: Frame, rows: range) -> None:
         for key, claim in claims_of(frame, rows):
@@ -389,18 +395,3 @@ def check_settings(name: str, settings: Settings) -> None:
         dlq_name(name)
     if settings.dlq and settings.dlq_topic == name:
         raise BadSetting(f"topic {name!r} cannot be its own dead-letter queue")
-
-
-def _places(placed: list[Placed], count: int) -> list[Place]:
-    """Places in the order of the call's rows."""
-    if len(placed) == 1 and placed[0].order is None:
-        frame = placed[0].frame
-        ids, base, number = frame.ids[0], frame.base, frame.partition
-        return [Place(ids + row, number, base + row) for row in range(count)]
-    places: list[Place | None] = [None] * count
-    for piece in placed:
-        frame = piece.frame
-        rows = range(piece.first, piece.first + frame.count) if piece.order is None else piece.order.tolist()
-        for index, row in enumerate(rows):
-            places[row] = Place(frame.ids[0] + index, frame.partition, frame.base + index)
-    return [entry for entry in places if entry is not None]

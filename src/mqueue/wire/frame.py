@@ -36,6 +36,7 @@ class Frame:
         "base",
         "count",
         "deliver_at",
+        "delivered",
         "expires_at",
         "first_rows",
         "ids",
@@ -61,6 +62,8 @@ class Frame:
         self.open = False
         self._used: list[tuple[list[Any], Any]] = []
         """The columns of an open frame besides the payload, with what stands in them by default."""
+        self.delivered: pa.RecordBatch | None = None
+        """All columns as consumers see them: made by whoever needs it first, kept while the frame is warm."""
         self._now = self._next_id = -1
         self._rows: Rows | None = None
         self._batch: pa.RecordBatch | None = None
@@ -127,7 +130,7 @@ class Frame:
         """Keep the compact form only."""
         if not self.open:
             self._batch = self.batch
-            self._rows = None
+            self._rows = self.delivered = None
 
     def seal(self) -> None:
         """No more messages are added. A number that turned out to be the same in all rows is kept once."""
