@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mqueue.broker.engine import Engine
@@ -20,10 +19,11 @@ from mqueue.model.message import Receipt
 from mqueue.model.priority import NORMAL, PRIORITY_MAX, PRIORITY_MIN
 from mqueue.policy.routing import partitions_of
 from mqueue.store.place import check_priorities
-from mqueue.wire.arrow import BODY, decode
+from mqueue.wire.arrow import BODY, decode, largest
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Numbers, Rows
 
+_NUMBERS = {"priority", "deliver_at", "expires_at"}
 COLUMNS = ("payload", "key", "headers", "priority", "deliver_at", "expires_at", "idempotency_key", "fairness_key")
 
 
@@ -90,8 +90,7 @@ def _frames(
 ) -> Iterator[tuple[Frame, NDArray[np.intp] | range]]:
     """Frames of at most 4096 rows and 8 MiB per partition, sorted by (priority, due), with the table's rows in each."""
     count = body.num_rows
-    largest = pc.max(pc.binary_length(body.column("payload"))).as_py() or 0
-    step = max(1, min(FRAME_ROWS_MAX, FRAME_BYTES_MAX // (largest + 1024)))
+    step = max(1, min(FRAME_ROWS_MAX, FRAME_BYTES_MAX // (largest(body.column("payload")) + 1024)))
     for number, members in _members(topic, body, robin):
         chosen = _ordered(rows, members, count, now)
         part = body if chosen is None else body.take(pa.array(chosen))
@@ -165,16 +164,16 @@ def _check_sizes(batch: pa.RecordBatch, limits: Limits) -> None:
     if batch.column("payload").null_count:
         raise BadFrame(f"{batch.column('payload').null_count} payloads are null")
     for name, most in (("payload", limits.payload_bytes_max), ("key", limits.key_bytes_max)):
-        if name in batch.schema.names:
-            largest = pc.max(pc.binary_length(batch.column(name))).as_py() or 0
-            if largest > most:
-                raise TooLarge(f"{name} of {largest} bytes; {most} are allowed", code=f"{name}_too_large")
+        if name in batch.schema.names and (size := largest(batch.column(name))) > most:
+            raise TooLarge(f"{name} of {size} bytes; {most} are allowed", code=f"{name}_too_large")
     if batch.nbytes > limits.call_bytes_max:
         raise TooLarge(f"{batch.nbytes} bytes in one call; {limits.call_bytes_max} are allowed", code="call_too_large")
 
 
 def _numbers_of(batch: pa.RecordBatch, topic: Topic, now: int) -> Rows:
     """Priorities and times of a table."""
+    if topic.settings.default_ttl_ms is None and not _NUMBERS & set(batch.schema.names):
+        return Rows([])
     urgent = _numbers(batch, "priority", NORMAL, PRIORITY_MIN, PRIORITY_MAX, BadPriority)
     due = _numbers(batch, "deliver_at", 0, 0, TIME_MS_MAX, BadTime)
     expires = _numbers(batch, "expires_at", 0, 0, TIME_MS_MAX, BadTime)

@@ -13,7 +13,7 @@ from mqueue.broker.settle import Settlement
 from mqueue.heart.group import Lease
 from mqueue.model.errors import LeaseLost
 from mqueue.model.times import Duration
-from mqueue.wire.arrow import BODY, HEADERS, numbers
+from mqueue.wire.arrow import BODY, HEADERS, constant
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Numbers
 
@@ -34,7 +34,13 @@ class ArrowLease:
 
     @classmethod
     def of(cls, desk: TopicDesk, lease: Lease) -> ArrowLease:
-        return cls(desk, lease, [(frame, rows, run.attempt) for run in lease.runs for frame, rows in desk.pieces(run)])
+        pieces: list[tuple[Frame, range, int]] = []
+        for run in lease.runs:
+            for frame, rows in desk.pieces(run):
+                if pieces and _adjoins(pieces[-1], frame, rows, run.attempt):  # the next lane of a sorted frame
+                    rows = range(pieces.pop()[1].start, rows.stop)
+                pieces.append((frame, rows, run.attempt))
+        return cls(desk, lease, pieces)
 
     @classmethod
     def first_of(cls, found: list[ArrowLease]) -> ArrowLease:
@@ -96,6 +102,10 @@ SCHEMA = pa.schema(
 )
 
 
+def _adjoins(piece: tuple[Frame, range, int], frame: Frame, rows: range, attempt: int) -> bool:
+    return piece[0] is frame and piece[1].stop == rows.start and piece[2] == attempt
+
+
 def batch_of(frame: Frame, start: int, stop: int, attempt: int) -> pa.RecordBatch:
     """Some rows of a frame as a record batch with all columns. Those of a whole frame are made once, and cut."""
     whole = frame.delivered or _whole(frame)
@@ -103,27 +113,31 @@ def batch_of(frame: Frame, start: int, stop: int, attempt: int) -> pa.RecordBatc
         frame.delivered = whole
     piece = whole.slice(start, stop - start)
     if attempt != 1:
-        attempts = pa.repeat(pa.scalar(attempt, pa.int32()), stop - start)
+        attempts = constant(attempt, stop - start, pa.int32())
         piece = piece.set_column(SCHEMA.get_field_index("attempt"), SCHEMA.field("attempt"), attempts)
     return piece
 
 
 def _whole(frame: Frame) -> pa.RecordBatch:
+    """A frame with all columns, as it is delivered the first time."""
     count = frame.count
     body = frame.batch
     at = frame.column_at()
+    published = due = pa.array(at).view(_TIME)
+    if not isinstance(frame.deliver_at, int) or frame.deliver_at:
+        due = pa.array(np.maximum(at, frame.deliver_at)).view(_TIME)
     arrays = [
         pa.array(frame.column_ids()),
-        pa.repeat(pa.scalar(frame.partition, pa.int32()), count),
+        constant(frame.partition, count, pa.int32()),
         pa.array(np.arange(frame.base, frame.base + count, dtype=np.int64)),
-        pa.repeat(pa.scalar(1, pa.int32()), count),
-        numbers(frame.priority, 0, count, pa.int32()),
-        pa.array(at).view(_TIME),
-        pa.array(np.maximum(at, _cut(frame.deliver_at, 0, count))).view(_TIME),
-        _expiry(frame.expires_at, 0, count),
+        constant(1, count, pa.int32()),
+        _column(frame.priority, count),
+        published,
+        due,
+        _expiry(frame.expires_at, count),
         _body(body, "key", count),
         _body(body, "headers", count),
-        _body(body, "payload", count),
+        body.column("payload"),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
@@ -131,20 +145,20 @@ def _whole(frame: Frame) -> pa.RecordBatch:
 _TIME = pa.timestamp("ms", "UTC")
 
 
+def _column(values: Numbers, count: int) -> pa.Array:
+    return constant(values, count, pa.int32()) if isinstance(values, int) else pa.array(np.asarray(values), pa.int32())
+
+
 def _body(body: pa.RecordBatch, name: str, count: int) -> pa.Array:
-    return body.column(name) if name in body.schema.names else pa.nulls(count, BODY[name])
+    return body.column(name) if name in body.schema.names else constant(None, count, BODY[name])
 
 
-def _expiry(column: Numbers, start: int, stop: int) -> pa.Array:
+def _expiry(column: Numbers, count: int) -> pa.Array:
     """Expiry times; 0 stands for never."""
-    if isinstance(column, int) and not column:
-        return pa.nulls(stop - start, _TIME)
-    values = np.broadcast_to(np.asarray(_cut(column, start, stop), np.int64), stop - start)
-    return pa.array(values, mask=values == 0).cast(_TIME)
-
-
-def _cut(column: Numbers, start: int, stop: int) -> Numbers:
-    return column if isinstance(column, int) else np.asarray(column[start:stop], np.int64)
+    if isinstance(column, int):
+        return constant(column or None, count, _TIME)
+    values = np.asarray(column, np.int64)
+    return pa.array(values, mask=values == 0).view(_TIME)
 
 
 def scan_batches(pieces: Iterator[tuple[Frame, int, int]]) -> Iterator[pa.RecordBatch]:

@@ -202,16 +202,24 @@ class MemoryLog:
         But a partition has to be there before its first frame.
         """
         for topic, journal in self._journals.items():
+            partitions = self._partitions(topic)
             appended = self._appended(topic)
             frame, stamp = next(appended, (None, 0))
             for event in journal.since_mark():
-                while frame is not None and frame.at[stamp] <= event.at and not isinstance(event, TopicMade | TopicSet):
+                while frame is not None and frame.at[stamp] <= event.at and frame.partition < partitions:
                     yield frame, stamp
                     frame, stamp = next(appended, (None, 0))
                 yield event
+                if isinstance(event, TopicMade | TopicSet):
+                    partitions = event.settings.partitions
             if frame is not None:
                 yield frame, stamp
                 yield from appended
+
+    def _partitions(self, topic: int) -> int:
+        """How many partitions a topic had at the last checkpoint."""
+        known = self._checkpoint.topics if self._checkpoint else ()
+        return next((len(point.partitions) for point in known if point.id == topic), 0)
 
     def trim(self, topic: int, floors: tuple[int, ...]) -> None:
         tapes = [self.tape(topic, partition) for partition in range(len(floors))]

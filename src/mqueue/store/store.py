@@ -365,7 +365,8 @@ class Store:
             runs = [run.part(run.mask) for run in lease.runs]
             self.heart.settle(lease.token, "ack", None, now)
             lease.runs = runs  # what was handed out, though nothing of it is held
-        self.commit(now)
+        if len(self.heart.news) >= self.log.lag:
+            self.flush()
         return lease
 
     def settle(

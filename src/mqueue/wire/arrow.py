@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from mqueue.wire.rows import Headers, Numbers, Rows
+from mqueue.wire.rows import Headers, Rows
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 BODY = {
@@ -38,11 +39,16 @@ def decode(batch: pa.RecordBatch) -> Rows:
     return Rows(**columns)
 
 
-def numbers(values: Numbers, start: int, stop: int, type: pa.DataType) -> pa.Array:
-    """A stretch of a number column as Arrow, whether it is one value or many."""
-    if isinstance(values, int):
-        return pa.repeat(pa.scalar(values, type), stop - start)
-    return pa.array(np.asarray(values[start:stop]), type)
+@lru_cache(maxsize=256)
+def constant(value: int | None, count: int, type: pa.DataType) -> pa.Array:
+    """The same value in every row. Batches tend to have one size, so it is mostly there already."""
+    return pa.nulls(count, type) if value is None else pa.repeat(pa.scalar(value, type), count)
+
+
+def largest(column: pa.Array) -> int:
+    """The length of the longest value of a binary column without nulls, from its offsets."""
+    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+    return int(np.diff(offsets).max())
 
 
 def _pairs(headers: Headers | None) -> list[tuple[str, bytes]] | None:

@@ -155,7 +155,9 @@ class Frame:
             self.at.append(at)
             self._now = at
         self._next_id = id + 1
-        self.rows.payload.append(payload)
+        rows = self._rows
+        assert rows is not None
+        rows.payload.append(payload)
         self.size += len(payload) + _ROW_BYTES
         if extras:
             self._add_extras(row, extras)
