@@ -163,15 +163,15 @@ def visibility_ms(visibility: Duration) -> int:
 
 def check_receive(limit: int, mode: str) -> None:
     if type(limit) is not int or not 1 <= limit <= RECEIVE_LIMIT_MAX:
-        raise Refused(f"limit {limit!r}; it takes 1 to {RECEIVE_LIMIT_MAX}", code="bad_limit")
+        raise Refused(f"limit {limit!r:.80}; it takes 1 to {RECEIVE_LIMIT_MAX}", code="bad_limit")
     if mode not in MODES:
-        raise BadSetting(f"mode {mode!r}; it takes one of {', '.join(MODES)}")
+        raise BadSetting(f"mode {mode!r:.80}; it takes one of {', '.join(MODES)}")
 
 
 def wait_ms(wait: Duration | None) -> int:
     lasting = 0 if wait is None else duration_ms(wait, "wait")
     if lasting > WAIT_MS_MAX:
-        raise BadTime(f"wait {wait!r}; at most {WAIT_MS_MAX // 1000}s are allowed")
+        raise BadTime(f"wait {wait!r:.80}; at most {WAIT_MS_MAX // 1000}s are allowed")
     return lasting
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, overload
@@ -11,6 +12,7 @@ from msgspec import Struct
 
 from mqueue.heart.group import Lease
 from mqueue.heart.runs import Run
+from mqueue.model.errors import LeaseLost
 from mqueue.model.times import Duration, to_datetime
 from mqueue.wire.frame import Frame
 from mqueue.wire.payload import decode
@@ -164,7 +166,8 @@ class Message(Envelope, eq=False, gc=False):
             if error is None:
                 self.ack()
             else:
-                self.nack(error=error)
+                with suppress(LeaseLost):  # then it comes back anyway, and the block's own error is the news
+                    self.nack(error=error)
 
 
 class AsyncMessage(Envelope, eq=False, gc=False):
@@ -200,4 +203,5 @@ class AsyncMessage(Envelope, eq=False, gc=False):
             if error is None:
                 await self.ack()
             else:
-                await self.nack(error=error)
+                with suppress(LeaseLost):
+                    await self.nack(error=error)

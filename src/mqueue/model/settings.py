@@ -57,7 +57,7 @@ def parse(values: Mapping[str, Any], base: Settings | None = None) -> Settings:
     changes: dict[str, Any] = {}
     for name, value in values.items():
         if name not in _PARSERS:
-            raise BadSetting(f"unknown setting {name!r}; allowed: {', '.join(sorted(_PARSERS))}")
+            raise BadSetting(f"unknown setting {name!r:.80}; allowed: {', '.join(sorted(_PARSERS))}")
         field, parser = _PARSERS[name]
         try:
             changes[field] = parser(name, value)
@@ -89,7 +89,7 @@ def describe(settings: Settings) -> dict[str, Any]:
 def _count(low: int, high: int) -> Callable[[str, Any], int]:
     def check(name: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise BadSetting(f"{name} is {value!r}; it takes a whole number from {low} to {high}")
+            raise BadSetting(f"{name} is {value!r:.80}; it takes a whole number from {low} to {high}")
         return value
 
     return check
@@ -102,7 +102,7 @@ def _or_none(parser: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
 def _choice(*allowed: str) -> Callable[[str, Any], str]:
     def check(name: str, value: Any) -> str:
         if value not in allowed:
-            raise BadSetting(f"{name} is {value!r}; it takes one of {', '.join(allowed)}")
+            raise BadSetting(f"{name} is {value!r:.80}; it takes one of {', '.join(allowed)}")
         return str(value)
 
     return check
@@ -110,7 +110,7 @@ def _choice(*allowed: str) -> Callable[[str, Any], str]:
 
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise BadSetting(f"{name} is {value!r}; it takes true or false")
+        raise BadSetting(f"{name} is {value!r:.80}; it takes true or false")
     return value
 
 
@@ -125,14 +125,14 @@ def _duration_or_none(name: str, value: Any) -> int | None:
 def _lasting(name: str, value: Any) -> int:
     lasting = duration_ms(value, name)
     if not lasting:
-        raise BadSetting(f"{name} is {value!r}; it takes more than 0")
+        raise BadSetting(f"{name} is {value!r:.80}; it takes more than 0")
     return lasting
 
 
 def _visibility(name: str, value: Any) -> int:
     lasting = duration_ms(value, name)
     if not 0 < lasting <= VISIBILITY_MS_MAX:
-        raise BadSetting(f"{name} is {value!r}; it takes more than 0 and at most {VISIBILITY_MS_MAX // 3_600_000}h")
+        raise BadSetting(f"{name} is {value!r:.80}; it takes more than 0 and at most {VISIBILITY_MS_MAX // 3_600_000}h")
     return lasting
 
 
@@ -143,14 +143,14 @@ def _dlq(name: str, value: Any) -> bool | str:
 
 def _retention(name: str, value: Any) -> Retention:
     if not isinstance(value, Mapping):
-        raise BadSetting(f"{name} is {value!r}; it takes a mapping with hours, bytes, on_ack")
+        raise BadSetting(f"{name} is {value!r:.80}; it takes a mapping with hours, bytes, on_ack")
     unknown = set(value) - {"hours", "bytes", "on_ack"}
     if unknown:
-        raise BadSetting(f"{name}: unknown {sorted(unknown)[0]!r}; allowed: hours, bytes, on_ack")
+        raise BadSetting(f"{name}: unknown {sorted(map(str, unknown))[0]!r:.80}; allowed: hours, bytes, on_ack")
     hours, size, on_ack = value.get("hours"), value.get("bytes"), value.get("on_ack", False)
     for label, number in (("hours", hours), ("bytes", size)):
         if number is not None and (isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0):
-            raise BadSetting(f"{name}: {label} is {number!r}; it takes a number that is not negative")
+            raise BadSetting(f"{name}: {label} is {number!r:.80}; it takes a number that is not negative")
     return Retention(
         hours=None if hours is None else float(hours),
         bytes=None if size is None else int(size),
