@@ -144,4 +144,4 @@ class Subscription:
 
 def check_concurrency(concurrency: int) -> None:
     if type(concurrency) is not int or not 1 <= concurrency <= 1024:
-        raise Refused(f"concurrency {concurrency!r}; it takes 1 to 1024", code="bad_concurrency")
+        raise Refused(f"concurrency {concurrency!r:.80}; it takes 1 to 1024", code="bad_concurrency")

@@ -92,7 +92,7 @@ class Dlq:
     ) -> Redrive:
         """Make what is dead now ready again, each in the group that it died in. What dies again stays dead."""
         if limit is not None and limit < 1:
-            raise Refused(f"limit {limit!r}; it takes 1 or more", code="bad_limit")
+            raise Refused(f"limit {limit!r:.80}; it takes 1 or more", code="bad_limit")
         matches = _matcher(filter)
         matched = redriven = 0
         with self._engine.lock:

@@ -132,7 +132,7 @@ def due_at(delay: Duration | None, deliver_at: Instant | None, settings: Setting
     if delay is None and deliver_at is None:
         return 0
     if delay is not None and deliver_at is not None:
-        raise BadTime(f"delay {delay!r} and deliver_at {deliver_at!r} are both given; one of them will do")
+        raise BadTime(f"delay {delay!r:.80} and deliver_at {deliver_at!r:.80} are both given; one of them will do")
     due = now + duration_ms(delay, "delay") if delay is not None else instant(deliver_at, "deliver_at")  # type: ignore[arg-type]
     if settings.max_delay_ms is not None and due - now > settings.max_delay_ms:
         raise BadTime(f"a delay of {due - now} ms is over max_delay, {settings.max_delay_ms} ms", code="delay_too_long")
@@ -150,7 +150,9 @@ def _expires(draft: Draft, settings: Settings, due: int, now: int) -> int:
     if ttl_ms is None:
         return 0
     if ttl_ms == 0:
-        raise BadTime(f"ttl {draft.ttl!r} would expire the message before it could be delivered; it takes more than 0")
+        raise BadTime(
+            f"ttl {draft.ttl!r:.80} would expire the message before it could be delivered; it takes more than 0"
+        )
     return _in_time(max(due, now) + ttl_ms, "ttl", draft.ttl)
 
 

@@ -104,4 +104,4 @@ def publish_rows(engine: Engine, topic: Topic, rows: Rows, now: int) -> list[Rec
 def check_durability(engine: Engine, durability: str | None) -> None:
     reached = engine.store.log.durability
     if durability is not None and durability != reached:
-        raise BadSetting(f"durability {durability!r} is not what this store reaches; it takes {reached!r}")
+        raise BadSetting(f"durability {durability!r:.80} is not what this store reaches; it takes {reached!r}")

@@ -80,7 +80,7 @@ def offset_of(desk: TopicDesk, partition: int, position: Position, name: str) ->
 def check_position(position: Position, name: str) -> None:
     """Raise unless it is an offset, a time, "earliest" or "latest"."""
     if isinstance(position, bool):
-        raise Refused(f"{name} {position!r}; it takes an offset or a time", code="bad_position")
+        raise Refused(f"{name} {position!r:.80}; it takes an offset or a time", code="bad_position")
     if isinstance(position, int):
         if position < 0:
             raise Refused(f"{name} {position}; an offset is not negative", code="bad_position")

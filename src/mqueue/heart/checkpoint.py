@@ -95,6 +95,7 @@ def restore(point: Checkpoint, loaded: Callable[[int, int], Iterable[Loaded]]) -
     for saved in point.topics:
         topic = Topic(saved.id, saved.namespace, saved.name, saved.settings, saved.made_at)
         state.topics[topic.id] = state.names[topic.namespace, topic.name] = topic
+        state.spaces[topic.namespace] = state.spaces.get(topic.namespace, 0) + 1
         for partition, place in zip(topic.partitions, saved.partitions, strict=True):
             _load_partition(partition, place, loaded(topic.id, partition.number), point.at)
             state.arm(topic, partition)
@@ -172,7 +173,7 @@ def _load_partition(partition: Partition, point: PartitionPoint, loaded: Iterabl
     partition.ripen(now)
     partition.next = point.next
     partition.visible = point.visible
-    partition.open = partition.open_below(point.next)
+    partition.open = partition.count_open(point.next)
     partition.scheduled = partition.scheduled_in(0, point.next)
     partition.expired_count, partition.cancelled = point.expired_count, point.cancelled
 

@@ -204,7 +204,9 @@ class Heart:
     def _slowest(self, topic: Topic, now: int) -> Group:
         """The group that has most before it; without groups, one that has everything before it."""
         if not topic.groups:
-            return Group(topic.id, "", topic.partitions, topic.floors, now)
+            if topic.nobody is None:
+                topic.nobody = Group(topic.id, "", topic.partitions, topic.floors, now)
+            return topic.nobody
         return max(topic.groups.values(), key=lambda group: (group.owed, group.ready + group.waiting))
 
     def _held(

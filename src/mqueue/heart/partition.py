@@ -203,6 +203,12 @@ class Partition:
 
     def open_below(self, offset: int) -> int:
         """How many open messages lie below an offset."""
+        if offset <= self.floor:
+            return 0
+        return self.open if offset >= self.next else self.count_open(offset)
+
+    def count_open(self, offset: int) -> int:
+        """The same, counted anew."""
         total = 0
         for lane in self.lanes.values():
             for start, stop in lane.below(offset):

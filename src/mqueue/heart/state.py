@@ -40,11 +40,13 @@ class Wake(Struct, frozen=True):
 
 
 class State:
-    __slots__ = ("_appliers", "leases", "names", "recent", "timers", "topics")
+    __slots__ = ("_appliers", "leases", "names", "recent", "spaces", "timers", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[int, Topic] = {}
         self.names: dict[tuple[str, str], Topic] = {}
+        self.spaces: dict[str, int] = {}
+        """How many topics each namespace has."""
         self.leases: dict[int, Lease] = {}
         self.recent = Recent()
         self.timers: Timers[Lease | Waiting | Wake] = Timers()
@@ -189,6 +191,7 @@ class State:
     def _topic_made(self, event: ev.TopicMade) -> None:
         topic = Topic(event.topic, event.namespace, event.name, event.settings, event.at)
         self.topics[topic.id] = self.names[event.namespace, event.name] = topic
+        self.spaces[event.namespace] = self.spaces.get(event.namespace, 0) + 1
 
     def _topic_set(self, event: ev.TopicSet) -> None:
         self.topics[event.topic].configure(event.settings)
@@ -197,6 +200,7 @@ class State:
         topic = self.topics.pop(event.topic)
         topic.dropped = True
         del self.names[topic.namespace, topic.name]
+        self.spaces[topic.namespace] -= 1
         for group in topic.groups.values():
             self._forget_leases(group)
         topic.groups.clear()

@@ -10,7 +10,19 @@ from mqueue.model.settings import Settings
 
 
 class Topic:
-    __slots__ = ("dedup", "dropped", "groups", "id", "made_at", "name", "namespace", "partitions", "settings")
+    __slots__ = (
+        "dedup",
+        "dropped",
+        "groups",
+        "id",
+        "made_at",
+        "name",
+        "namespace",
+        "nobody",
+        "partitions",
+        "plain",
+        "settings",
+    )
 
     def __init__(self, id: int, namespace: str, name: str, settings: Settings, now: int) -> None:
         self.id = id
@@ -22,9 +34,15 @@ class Topic:
         self.groups: dict[str, Group] = {}
         self.dedup = Dedup()
         self.dropped = False
+        self.plain = _is_plain(settings)
+        """Whether a message of nothing but bytes can be appended as it is."""
+        self.nobody: Group | None = None
+        """Stands for the groups while there are none, to find what would be dropped first."""
 
     def configure(self, settings: Settings) -> None:
         self.settings = settings
+        self.plain = _is_plain(settings)
+        self.nobody = None
         for number in range(len(self.partitions), settings.partitions):
             partition = Partition(number)
             self.partitions.append(partition)
@@ -37,11 +55,6 @@ class Topic:
                 shown = partition.ripen(now)
                 for group in self.groups.values():
                     group.shown(partition.number, shown)
-
-    @property
-    def plain(self) -> bool:
-        """Whether a message of nothing but bytes can be appended as it is."""
-        return self.settings.default_ttl_ms is None and self.settings.max_depth is None
 
     @property
     def scheduled(self) -> int:
@@ -81,3 +94,7 @@ class Topic:
             if reader.passed(claim.priority, at, claim.offset, stop) < stop or reader.holds(claim.offset):
                 return False
         return True
+
+
+def _is_plain(settings: Settings) -> bool:
+    return settings.default_ttl_ms is None and settings.max_depth is None

@@ -121,7 +121,7 @@ class Store:
         return topic if topic is not None else self.make_topic(namespace, name, self.defaults, now)
 
     def make_topic(self, namespace: str, name: str, settings: Settings, now: int) -> Topic:
-        if sum(key[0] == namespace for key in self.state.names) >= self.limits.topics_max:
+        if self.state.spaces.get(namespace, 0) >= self.limits.topics_max:
             raise QueueFull(
                 f"namespace {namespace!r} has {self.limits.topics_max} topics, as many as allowed", code="topics_full"
             )
