@@ -25,7 +25,7 @@ from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
 from mqueue.model.message import Draft, Receipt
 from mqueue.model.names import check_name
-from mqueue.model.settings import Retention, Settings, describe, parse
+from mqueue.model.settings import describe, parse
 from mqueue.model.times import Duration, Instant
 from mqueue.policy.quota import Quotas
 from mqueue.policy.retry import JITTER_MAX
@@ -38,7 +38,7 @@ R = TypeVar("R")
 Topics = str | Sequence[str]
 
 _HISTORY_BYTES = 64 * 1024 * 1024
-"""So much of what nobody is owed any more a topic in memory keeps for replay, unless it is told otherwise."""
+"""So much of what its groups have settled a topic in memory keeps for replay. What is owed is always kept."""
 
 
 class Broker:
@@ -65,8 +65,9 @@ class Broker:
             ids=IdSource(0),
             tokens=Tokens(0, os.urandom),
             jitter=lambda: chance.uniform(-JITTER_MAX, JITTER_MAX),
-            defaults=parse(settings, Settings(retention=Retention(bytes=_HISTORY_BYTES))),
+            defaults=parse(settings),
             limits=limits or Limits(),
+            history_bytes=_HISTORY_BYTES,
         )
         self._engine = Engine(store, clock or SystemClock(), Quotas(quotas))
         self._namespace = "default"

@@ -70,8 +70,9 @@ class TopicDesk:
             now = engine.tick()
             offset = message._frame.base + message._row
             lease = message._lease
-            capped = lease.group.in_flight >= self.topic.settings.in_flight_max
-            done = not capped and store.heart.ack_one(lease, message._run, offset, now)
+            done = store.heart.ack_one(lease, message._run, offset, now)
+            if engine.waiters and lease.group.in_flight == self.topic.settings.in_flight_max - 1:
+                engine.wake(self.topic)  # the group is no longer at its limit
             if len(store.heart.news) >= store.log.lag:
                 store.flush()
         if done:

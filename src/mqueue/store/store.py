@@ -41,6 +41,7 @@ class Store:
         "_robin",
         "defaults",
         "heart",
+        "history_bytes",
         "ids",
         "limits",
         "log",
@@ -59,6 +60,7 @@ class Store:
         jitter: Callable[[], float],
         defaults: Settings,
         limits: Limits,
+        history_bytes: int | None = None,
     ) -> None:
         self.heart = Heart()
         self.state: State = self.heart.state
@@ -67,6 +69,8 @@ class Store:
         self.tokens = tokens
         self.defaults = defaults
         self.limits = limits
+        self.history_bytes = history_bytes
+        """So much of what its groups have settled a topic keeps at most, whatever its own rule says."""
         self.topic_id = 0
         self.written: list[Topic] = []
         """Dead-letter queues that got something: whoever waits for them has to be told."""
@@ -190,6 +194,8 @@ class Store:
 
     def _floor(self, topic: Topic, partition: Partition, now: int) -> int:
         rule = topic.settings.retention
+        if topic.groups and self.history_bytes is not None:
+            rule = replace(rule, bytes=min(self.history_bytes, rule.bytes or self.history_bytes))
         size = self.log.size(topic.id, partition.number)
         frames = self.log.sizes(topic.id, partition.number)
         held = self._held(topic, partition, now)
