@@ -18,6 +18,7 @@ from mqueue.model.errors import Closed, NotFound
 from mqueue.model.message import Receipt
 from mqueue.model.names import check_name
 from mqueue.policy.quota import Quotas
+from mqueue.store.retain import retain
 from mqueue.store.store import Store, check_settings
 
 DUTIES_MS = 1_000
@@ -63,7 +64,7 @@ class Engine:
         topics = self.store.state.topics
         if not self._turn:
             self._turn = list(topics.values())
-        self.store.retain([topic for topic in self._turn[-TOPICS_PER_DUTY:] if topic.id in topics], now)
+        retain(self.store, [topic for topic in self._turn[-TOPICS_PER_DUTY:] if topic.id in topics], now)
         del self._turn[-TOPICS_PER_DUTY:]
 
     def topic(self, namespace: str, name: str, now: int) -> Topic:

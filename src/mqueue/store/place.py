@@ -6,6 +6,7 @@ All of it is worked out before anything is written, so a call that fails has cha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 
 import numpy as np
 from msgspec import Struct
@@ -16,6 +17,7 @@ from mqueue.heart.heart import Heart
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import BadPriority, Conflict
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX, PRIORITIES_ALIVE_MAX
+from mqueue.model.message import Receipt
 from mqueue.policy.routing import partitions_of
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Rows
@@ -121,6 +123,25 @@ def claims_of(frame: Frame, rows: range) -> Iterator[tuple[bytes, Claim]]:
                 at, frame.id_of(row), frame.partition, frame.base + row, priority, due, digest(frame.rows.payload[row])
             )
             yield digest(key.encode()), claim
+
+
+def receipts(topic: Topic, placed: list[Placed], count: int, durability: str) -> list[Receipt]:
+    """Receipts in the order of the call's rows."""
+    found: list[Receipt] = []
+    rows: list[int] = []
+    name, fresh, level = repeat(topic.name), repeat(False), repeat(durability)
+    for piece in placed:
+        frame = piece.frame
+        ids, offsets = range(frame.ids[0], frame.ids[0] + frame.count), range(frame.base, frame.stop)
+        found += map(Receipt, ids, name, repeat(frame.partition), offsets, fresh, level)
+        if piece.order is not None:
+            rows += piece.order.tolist()
+    if not rows:
+        return found
+    ordered: list[Receipt] = [found[0]] * count
+    for row, receipt in zip(rows, found, strict=True):
+        ordered[row] = receipt
+    return ordered
 
 
 def _cuts(rows: Rows) -> Iterator[tuple[int, int]]:

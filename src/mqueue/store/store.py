@@ -7,14 +7,12 @@ whoever calls it calls it from one thread at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import groupby, repeat
+from itertools import groupby
 
 from msgspec.structs import replace
 
-from mqueue.heart.checkpoint import checkpoint
 from mqueue.heart.group import Group, Lease
 from mqueue.heart.heart import Heart, Outcome
-from mqueue.heart.partition import Partition
 from mqueue.heart.state import State
 from mqueue.heart.topic import Topic
 from mqueue.log.base import Log
@@ -26,10 +24,9 @@ from mqueue.model.message import Receipt
 from mqueue.model.names import check_name, dlq_name, is_dlq
 from mqueue.model.priority import NORMAL
 from mqueue.model.settings import Settings
-from mqueue.policy.retention import floor
 from mqueue.policy.routing import partition_of
 from mqueue.store import bury
-from mqueue.store.place import Placed, check_priorities, check_priority, claims_of, place, recognise
+from mqueue.store.place import check_priorities, check_priority, claims_of, place, receipts, recognise
 from mqueue.store.tokens import Tokens
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Extras, Rows
@@ -173,44 +170,6 @@ class Store:
         self.happen(ev.GroupMade(now, topic.id, name, starts), now)
         return topic.groups[name]
 
-    # Retention
-
-    def retain(self, topics: Iterable[Topic], now: int) -> int:
-        """Drop what the topics' rules allow and nobody is owed; how many messages that were."""
-        trimmed: dict[int, tuple[int, ...]] = {}
-        gone = 0
-        for topic in topics:
-            floors = tuple(self._floor(topic, partition, now) for partition in topic.partitions)
-            if floors != topic.floors:
-                gone += sum(floors) - sum(topic.floors)
-                trimmed[topic.id] = floors
-                self.happen(ev.Trimmed(now, topic.id, floors), now)
-        if trimmed:  # whoever folds the log later must not miss what is dropped now
-            self.flush()
-            self.log.checkpoint(checkpoint(self.state, now))
-            for number, floors in trimmed.items():
-                self.log.trim(number, floors)
-        return gone
-
-    def _floor(self, topic: Topic, partition: Partition, now: int) -> int:
-        rule = topic.settings.retention
-        if topic.groups and self.history_bytes is not None:
-            rule = replace(rule, bytes=min(self.history_bytes, rule.bytes or self.history_bytes))
-        size = self.log.size(topic.id, partition.number)
-        frames = self.log.sizes(topic.id, partition.number)
-        held = self._held(topic, partition, now)
-        return floor(frames, partition.floor, held, rule, size, now)
-
-    def _held(self, topic: Topic, partition: Partition, now: int) -> int:
-        """The first offset that is scheduled, or owed to a group that has been heard of lately."""
-        held = min(partition.next, partition.schedule.lowest())
-        for group in topic.groups.values():
-            if now - group.heard_at <= topic.settings.hold_ms:
-                held = min(held, group.readers[partition.number].lowest())
-                if group.in_flight:
-                    held = min(held, self.heart.lowest_leased(group, partition.number))
-        return held
-
     # Publish
 
     def publish_one(self, topic: Topic, payload: bytes, extras: Extras | None, now: int) -> Receipt:
@@ -305,7 +264,7 @@ class Store:
         self.append(topic, [piece.frame for piece in placed], now)
         for piece in placed:
             self._claim(topic, piece.frame, range(piece.frame.count))
-        return self._receipts(topic, placed, len(rows))
+        return receipts(topic, placed, len(rows), self.log.durability)
 
     def _append_one(self, topic: Topic, rows: Rows, now: int) -> Receipt:
         receipt = self.publish_one(topic, rows.payload[0], rows.extras(0), now)
@@ -315,24 +274,6 @@ class Store:
             row = receipt.offset - frame.base
             self._claim(topic, frame, range(row, row + 1))
         return receipt
-
-    def _receipts(self, topic: Topic, placed: list[Placed], count: int) -> list[Receipt]:
-        """Receipts in the order of the call's rows."""
-        receipts: list[Receipt] = []
-        rows: list[int] = []
-        for piece in placed:
-            frame = piece.frame
-            ids, offsets = range(frame.ids[0], frame.ids[0] + frame.count), range(frame.base, frame.stop)
-            constants = repeat(topic.name), repeat(frame.partition), repeat(False), repeat(self.log.durability)
-            receipts += map(Receipt, ids, constants[0], constants[1], offsets, constants[2], constants[3])
-            if piece.order is not None:
-                rows += piece.order.tolist()
-        if not rows:
-            return receipts
-        ordered: list[Receipt] = [receipts[0]] * count
-        for row, receipt in zip(rows, receipts, strict=True):
-            ordered[row] = receipt
-        return ordered
 
     def _claim(self, topic: Topic, frame: Frame, rows: range) -> None:
         for key, claim in claims_of(frame, rows):

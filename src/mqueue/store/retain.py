@@ -1,0 +1,52 @@
+"""Retention: dropping from the log what its rules allow and nobody is owed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from mqueue.heart.checkpoint import checkpoint
+from mqueue.heart.partition import Partition
+from mqueue.heart.topic import Topic
+from mqueue.model import events as ev
+from mqueue.policy.retention import floor
+from mqueue.store.store import Store
+
+
+def retain(store: Store, topics: Iterable[Topic], now: int) -> int:
+    """Drop what may go; how many messages that were."""
+    trimmed: dict[int, tuple[int, ...]] = {}
+    gone = 0
+    for topic in topics:
+        floors = tuple(_floor(store, topic, partition, now) for partition in topic.partitions)
+        if floors != topic.floors:
+            gone += sum(floors) - sum(topic.floors)
+            trimmed[topic.id] = floors
+            store.happen(ev.Trimmed(now, topic.id, floors), now)
+    if trimmed:  # whoever folds the log later must not miss what is dropped now
+        store.flush()
+        store.log.checkpoint(checkpoint(store.state, now))
+        for number, floors in trimmed.items():
+            store.log.trim(number, floors)
+    return gone
+
+
+def _floor(store: Store, topic: Topic, partition: Partition, now: int) -> int:
+    rule = topic.settings.retention
+    if topic.groups and store.history_bytes is not None:
+        rule = replace(rule, bytes=min(store.history_bytes, rule.bytes or store.history_bytes))
+    size = store.log.size(topic.id, partition.number)
+    frames = store.log.sizes(topic.id, partition.number)
+    return floor(frames, partition.floor, _held(store, topic, partition, now), rule, size, now)
+
+
+def _held(store: Store, topic: Topic, partition: Partition, now: int) -> int:
+    """The first offset that is scheduled, or owed to a group that has been heard of lately."""
+    held = min(partition.next, partition.schedule.lowest())
+    for group in topic.groups.values():
+        if now - group.heard_at <= topic.settings.hold_ms:
+            held = min(held, group.readers[partition.number].lowest())
+            if group.in_flight:
+                held = min(held, store.heart.lowest_leased(group, partition.number))
+    return held
