@@ -30,6 +30,7 @@ BENCHMARKS = (
     Benchmark("worst/given-back", "every second message in flight given back singly", worst.given_back),
     Benchmark("worst/groups", "100 groups on one topic", worst.many_groups),
     Benchmark("worst/new-group", "the first message of a new group on a deep queue", worst.new_group),
+    Benchmark("worst/pauses", "the longest single call on a deep queue", worst.pauses),
     Benchmark("worst/drop-oldest", "publishing to a full queue", worst.drop_oldest),
     Benchmark("worst/topics", "10,000 topics", worst.many_topics),
 )

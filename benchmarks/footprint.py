@@ -22,7 +22,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from benchmarks.harness import Profile, Result
-from benchmarks.memory_broker import BATCH, DRAFTS, PAYLOADS, TABLES, TOPIC, fill
+from benchmarks.memory_broker import BATCH, DRAFTS, PAYLOADS, TABLES, TOPIC, deep_broker
 from mqueue import Broker
 from mqueue.model.events import Event
 from mqueue.wire.frame import Frame
@@ -81,13 +81,12 @@ def _parts(thing: Any) -> Iterator[object]:
 def queued(profile: Profile) -> Iterator[Result]:
     """Bytes per message that lies in the queue, and what the journal keeps of each when all have been settled."""
     for label, batch, most in (("uniform", PAYLOADS, 2), ("10 priorities", DRAFTS, 4)):
-        broker = Broker()
+        broker = deep_broker(0, False)
         for _ in range(profile.bulk // BATCH):
             broker.publish_many(TOPIC, list(batch))
         yield from _per_message(broker, profile.bulk, f"publish_many, {label}", most)
     for label, mixed, most in (("uniform", False, 2), ("10 priorities", True, 4)):
-        broker = Broker()
-        fill(broker, profile.bulk, mixed)
+        broker = deep_broker(profile.bulk, mixed)
         yield from _per_message(broker, profile.bulk, f"publish_arrow, {label}", most)
         while lease := broker.receive_arrow(TOPIC, BATCH):
             lease.ack()
@@ -95,7 +94,7 @@ def queued(profile: Profile) -> Iterator[Result]:
 
 
 def _per_message(broker: Broker, count: int, label: str, most: float) -> Iterator[Result]:
-    broker.receive(TOPIC)[0].ack()  # so that a group is there
+    broker.receive(TOPIC)[0].ack()
     gc.collect()
     weight = Weight(broker)
     bound = "<" if most == 2 else "<="
@@ -112,6 +111,7 @@ def scheduled(profile: Profile) -> Iterator[Result]:
     for start in range(0, count, BATCH):
         due = pa.array(times[start : start + BATCH], pa.int64())
         broker.publish_arrow(TOPIC, pa.RecordBatch.from_arrays([payload, due], ["payload", "deliver_at"]))
+    assert broker.stats(TOPIC).scheduled == count // BATCH * BATCH
     weight = Weight(broker)
     note = f"{weight.bookkeeping / count:.0f} B/msg, {count:,} messages"
     # Few messages in the same 8760 hours weigh more each, so the target stands for the full number only.

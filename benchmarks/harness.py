@@ -43,6 +43,8 @@ class Profile:
     bulk: int
     """Messages of the measurements that are run once: memory, worst cases."""
     topics: int
+    pause: float
+    """For how many seconds to watch out for a pause: longer than what the broker does now and then is apart."""
 
     def at_depth(self, depth: int) -> Profile:
         """The same for another depth; what is measured beside it never gets bigger than the depth."""
@@ -54,13 +56,24 @@ class Profile:
             shallow=min(self.shallow, max(1000, depth // 10)),
             bulk=min(self.bulk, depth),
             topics=min(self.topics, depth // 10),
+            pause=min(self.pause, depth / 100_000),
         )
 
 
 FULL = Profile(
-    "full", rounds=11, singles=10_000, batches=20, depth=10_000_000, shallow=10_000, bulk=1_000_000, topics=10_000
+    "full",
+    rounds=11,
+    singles=10_000,
+    batches=20,
+    depth=10_000_000,
+    shallow=10_000,
+    bulk=1_000_000,
+    topics=10_000,
+    pause=1.5,
 )
-QUICK = Profile("quick", rounds=3, singles=2_000, batches=5, depth=100_000, shallow=10_000, bulk=50_000, topics=1_000)
+QUICK = Profile(
+    "quick", rounds=3, singles=2_000, batches=5, depth=100_000, shallow=10_000, bulk=50_000, topics=1_000, pause=0.3
+)
 
 
 @dataclass

@@ -6,7 +6,7 @@ that it put in. Payloads have 100 bytes; batches have 1000 messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle, islice
 from random import Random
 from time import perf_counter
@@ -37,6 +37,19 @@ TABLES = {mixed: [_table(mixed) for _ in range(64)] for mixed in (False, True)}
 """Uniform and mixed. Many, because a publish copies no table: one alone would never leave the processor's cache."""
 
 
+def deep_broker(depth: int, mixed: bool, groups: Sequence[str] = ("default",)) -> Broker:
+    """A broker with so many messages queued.
+
+    The groups are made first: retention holds only what a group is owed, and would make the deep queue a shallow one.
+    """
+    broker = Broker()
+    for group in groups:
+        broker.create_group(TOPIC, group)
+    fill(broker, depth, mixed)
+    assert broker.stats(TOPIC).depth == depth // BATCH * BATCH
+    return broker
+
+
 def fill(broker: Broker, count: int, mixed: bool) -> None:
     """Publish so many messages, in batches of 1000."""
     for table in islice(cycle(TABLES[mixed]), count // BATCH):
@@ -61,10 +74,9 @@ class DeepPublish:
     """publish behind a queue of a given depth. As many are taken out in front, not timed."""
 
     def __init__(self, profile: Profile, mixed: bool, depth: int = 0) -> None:
-        self._broker = Broker()
         self._count = max(1, min(profile.singles, depth) // BATCH) * BATCH
         self._mixed = mixed
-        fill(self._broker, depth, mixed)
+        self._broker = deep_broker(depth, mixed)
 
     def round(self) -> dict[str, Sample]:
         published = publish_singles(self._broker, self._count, self._mixed)
@@ -81,10 +93,9 @@ class DeepReceive:
     """
 
     def __init__(self, profile: Profile, mixed: bool, depth: int = 0) -> None:
-        self._broker = Broker()
         self._count = max(1, min(profile.singles, depth) // BATCH) * BATCH
         self._mixed = mixed
-        fill(self._broker, depth, mixed)
+        self._broker = deep_broker(depth, mixed)
 
     def round(self) -> dict[str, Sample]:
         received = receive_singles(self._broker, self._count)
@@ -125,7 +136,7 @@ class Batches:
     """
 
     def __init__(self, profile: Profile, mixed: bool, depth: int = 0) -> None:
-        self._broker = Broker()
+        self._broker = deep_broker(0, mixed)
         self._batches = profile.batches
         self._batch = DRAFTS if mixed else PAYLOADS
         for _ in range(depth // BATCH):
@@ -152,10 +163,9 @@ class Arrow:
     """publish_arrow; receive_arrow, its table looked at; lease.ack(): all together."""
 
     def __init__(self, profile: Profile, mixed: bool, depth: int = 0) -> None:
-        self._broker = Broker()
         self._batches = profile.batches
         self._mixed = mixed
-        fill(self._broker, depth, mixed)
+        self._broker = deep_broker(depth, mixed)
 
     def round(self) -> dict[str, Sample]:
         broker = self._broker
@@ -179,11 +189,10 @@ class Fanout:
     """publish_arrow, and each of many groups receives and acks everything: deliveries, the publish included."""
 
     def __init__(self, profile: Profile, mixed: bool, depth: int = 0, groups: int = GROUPS) -> None:
-        self._broker = Broker()
         self._batches = max(1, profile.batches // 2)
         self._mixed = mixed
         self._groups = [f"group-{number}" for number in range(groups)]
-        fill(self._broker, depth, mixed)
+        self._broker = deep_broker(depth, mixed, self._groups)
 
     def round(self) -> dict[str, Sample]:
         broker = self._broker

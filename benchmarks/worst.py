@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.calibration import speed
 from benchmarks.footprint import Weight
 from benchmarks.harness import Profile, Rates, Result, race
-from benchmarks.memory_broker import BATCH, DEEP_MOST, PAYLOADS, TOPIC, Fanout, fill
+from benchmarks.memory_broker import BATCH, DEEP_MOST, PAYLOADS, TOPIC, Fanout, deep_broker, fill
 from mqueue import Broker, Message
 
 PAYLOAD = PAYLOADS[0]
@@ -50,7 +50,7 @@ def timed(label: str, work: Sequence[Any], do: Callable[[Any], object]) -> Itera
 
 def alternating(profile: Profile) -> Iterator[Result]:
     """Single messages that alternate between two priorities: no two neighbours are in one lane."""
-    broker = Broker()
+    broker = deep_broker(0, False)
     count = profile.bulk // 5
     urgencies = list(islice(cycle((10, 90)), count))
     yield from timed("alternating: publish", urgencies, lambda urgent: broker.publish(TOPIC, PAYLOAD, priority=urgent))
@@ -61,7 +61,7 @@ def alternating(profile: Profile) -> Iterator[Result]:
 
 def random_acks(profile: Profile) -> Iterator[Result]:
     """A million messages in one run, leased in thousands, acked one by one in random order."""
-    broker = Broker()
+    broker = deep_broker(0, False)
     broker.configure(TOPIC, in_flight_max=profile.bulk, visibility="1h")
     messages: list[Message] = []
     for _ in range(profile.bulk // BATCH):
@@ -77,7 +77,7 @@ def random_acks(profile: Profile) -> Iterator[Result]:
 
 def given_back(profile: Profile) -> Iterator[Result]:
     """Everything leased, every second message given back on its own: as many runs as there can be."""
-    broker = Broker()
+    broker = deep_broker(0, False)
     broker.configure(TOPIC, visibility="1h")
     count = min(100_000, profile.bulk)
     messages: list[Message] = []
@@ -108,26 +108,57 @@ def new_group(profile: Profile) -> Iterator[Result]:
 
 
 def _new_groups(label: str, mixed: bool, profile: Profile) -> Iterator[Result]:
-    broker = Broker()
-    fill(broker, profile.depth, mixed)
+    broker = deep_broker(profile.depth, mixed)
     names = [f"group-{number}" for number in range(profile.rounds)]
-    yield _milliseconds(f"new group, {label}", names, lambda name: broker.receive(TOPIC, group=name))
+    yield _milliseconds(f"new group, {label}", names, lambda name: _clocked(lambda: broker.receive(TOPIC, group=name)))
     late = [f"late-{number}" for number in range(profile.rounds)]
     yield _milliseconds(
-        f"new group at the end, {label}", late, lambda name: broker.create_group(TOPIC, name, start="latest")
+        f"new group at the end, {label}",
+        late,
+        lambda name: _clocked(lambda: broker.create_group(TOPIC, name, start="latest")),
     )
 
 
-def _milliseconds(label: str, names: Iterable[str], do: Callable[[str], object]) -> Result:
-    taken, calm = [], []
-    for name in names:
+def _milliseconds(label: str, things: Iterable[Any], taken: Callable[[Any], float]) -> Result:
+    """Something that takes so many milliseconds, again and again."""
+    raw, calm = [], []
+    for thing in things:
         fast = speed()
-        started = perf_counter()
-        do(name)
-        taken.append((perf_counter() - started) * 1000)
-        calm.append(taken[-1] * fast)
-    note = f"slowest {max(taken):.3g} ms"
-    return Result(label, median(taken), "ms", "<", 10, median(calm), note, taken)
+        raw.append(taken(thing))
+        calm.append(raw[-1] * fast)
+    return Result(label, median(raw), "ms", "<", 10, median(calm), f"slowest {max(raw):.3g} ms", raw)
+
+
+def _clocked(do: Callable[[], object]) -> float:
+    started = perf_counter()
+    do()
+    return (perf_counter() - started) * 1000
+
+
+def pauses(profile: Profile) -> Iterator[Result]:
+    """The longest single call while a queue is at work: what is done now and then must not stop everybody."""
+    yield _pause("shallow", profile.shallow, profile)
+    yield _pause("deep", profile.depth, profile)
+
+
+def _pause(label: str, depth: int, profile: Profile) -> Result:
+    broker = deep_broker(depth, mixed=True)
+    windows = range(min(5, profile.rounds))
+    return _milliseconds(f"longest pause, {label}", windows, lambda _: _longest(broker, profile.pause))
+
+
+def _longest(broker: Broker, seconds: float) -> float:
+    """The longest of many calls, in milliseconds."""
+    longest = 0.0
+    now = began = perf_counter()
+    while now - began < seconds:
+        broker.publish(TOPIC, PAYLOAD)
+        then, now = now, perf_counter()
+        longest = max(longest, now - then)
+        _take(broker, TOPIC)
+        then, now = now, perf_counter()
+        longest = max(longest, now - then)
+    return longest * 1000
 
 
 def drop_oldest(profile: Profile) -> Iterator[Result]:
@@ -144,10 +175,11 @@ def drop_oldest(profile: Profile) -> Iterator[Result]:
 
 
 def _dropping(label: str, profile: Profile, depth: int, groups: list[str]) -> Iterator[Result]:
-    broker = Broker(max_depth=depth, overflow="drop_oldest")
-    fill(broker, depth, mixed=False)
+    # Without a limit in bytes, because retention would empty a queue that no group reads.
+    broker = Broker(max_depth=depth, overflow="drop_oldest", retention={"hours": 168})
     for group in groups:
         broker.create_group(TOPIC, group)
+    fill(broker, depth, mixed=False)
     yield from timed(label, range(min(profile.singles * 2, depth)), lambda _: broker.publish(TOPIC, PAYLOAD))
 
 
