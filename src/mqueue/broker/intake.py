@@ -54,7 +54,7 @@ def one(draft: Draft, settings: Settings, limits: Limits, now: int) -> tuple[byt
     if expires:
         extras["expires_at"] = expires
     if draft.fairness_key is not None:
-        extras["fairness_key"] = _fairness_key(draft.fairness_key)
+        extras["fairness_key"] = check_fairness_key(draft.fairness_key)
     return payload, extras
 
 
@@ -62,7 +62,7 @@ def check_rows(rows: Rows, limits: Limits) -> None:
     sizes = list(map(len, rows.payload))
     _check_bytes("payload", max(sizes), limits.payload_bytes_max)
     if rows.key is not None:
-        _check_bytes("key", max(len(key) for key in rows.key if key is not None), limits.key_bytes_max)
+        _check_bytes("key", max((len(key) for key in rows.key if key is not None), default=0), limits.key_bytes_max)
     if rows.headers is not None:
         _check_bytes("headers", max(map(_headers_size, rows.headers)), limits.headers_bytes_max)
     check_size(sum(sizes) if rows.key is None and rows.headers is None else rows.size, limits)
@@ -111,8 +111,8 @@ def _columns(drafts: list[Draft], settings: Settings, now: int) -> Rows:
     if settings.default_ttl_ms is not None or any(draft.ttl is not None for draft in drafts):
         due = rows.deliver_at if isinstance(rows.deliver_at, list) else [rows.deliver_at] * len(drafts)
         rows.expires_at = _level([_expires(d, settings, int(at), now) for d, at in zip(drafts, due, strict=True)])
-    rows.idempotency_key = _column([draft.idempotency_key for draft in drafts], _idempotency_key)
-    rows.fairness_key = _column([draft.fairness_key for draft in drafts], _fairness_key)
+    rows.idempotency_key = _column([draft.idempotency_key for draft in drafts], check_idempotency_key)
+    rows.fairness_key = _column([draft.fairness_key for draft in drafts], check_fairness_key)
     return rows
 
 
@@ -164,13 +164,13 @@ def _key(key: str | bytes) -> bytes:
     raise Refused(f"key {key!r:.80} is {type(key).__name__}; it takes Unicode text or bytes", code="bad_key")
 
 
-def _idempotency_key(key: str) -> str:
+def check_idempotency_key(key: str) -> str:
     if type(key) is not str or not 0 < len(key) <= 1024 or not _is_text(key):
         raise Refused(f"idempotency_key {key!r:.80}; it takes Unicode text of 1 to 1024 characters", code="bad_key")
     return key
 
 
-def _fairness_key(key: str) -> str:
+def check_fairness_key(key: str) -> str:
     return check_name(key, "fairness key")
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mqueue.broker.engine import Engine
-from mqueue.broker.intake import check_rows
+from mqueue.broker.intake import check_fairness_key, check_idempotency_key, check_rows
 from mqueue.broker.publish import publish_rows
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import BadFrame, BadPriority, BadTime, Refused, TooLarge
@@ -157,7 +157,21 @@ def _checked(table: Any, limits: Limits) -> pa.RecordBatch:
         raise BadFrame(f"the table does not fit: {error}") from error
     batch = pa.RecordBatch.from_arrays(arrays, names)
     _check_sizes(batch, limits)
+    _check_texts(batch)
     return batch
+
+
+def _check_texts(batch: pa.RecordBatch) -> None:
+    """What a draft's headers and keys must be, those of a table must be too."""
+    names = batch.schema.names
+    if "headers" in names:
+        pairs = batch.column("headers").flatten()
+        if any(part.null_count for part in pairs.flatten()):
+            raise BadFrame("a header has no name or no value")
+    for name, check in (("idempotency_key", check_idempotency_key), ("fairness_key", check_fairness_key)):
+        for key in batch.column(name).unique().to_pylist() if name in names else ():
+            if key is not None:
+                check(key)
 
 
 def _check_sizes(batch: pa.RecordBatch, limits: Limits) -> None:
@@ -181,9 +195,12 @@ def _numbers_of(batch: pa.RecordBatch, topic: Topic, now: int) -> Rows:
     settings = topic.settings
     if settings.max_delay_ms is not None and (from_when - now).max() > settings.max_delay_ms:
         raise BadTime(f"a deliver_at is more than max_delay, {settings.max_delay_ms} ms, ahead", code="delay_too_long")
-    if settings.default_ttl_ms is not None and isinstance(expires, int) and not expires:
-        expires = _one_or_many(np.atleast_1d(from_when + settings.default_ttl_ms))
     ends = np.asarray(expires, np.int64)
+    if settings.default_ttl_ms is not None:
+        ends = np.atleast_1d(np.where(ends == 0, from_when + settings.default_ttl_ms, ends))
+        if ends.max() > TIME_MS_MAX:
+            raise BadTime(f"default_ttl {settings.default_ttl_ms} ms ends after the year 9999, the last there is")
+        expires = _one_or_many(ends)
     if np.any((ends != 0) & (ends <= from_when)):
         raise BadTime("an expires_at is not after its deliver_at and after now")
     return Rows([], priority=urgent, deliver_at=due, expires_at=expires)
@@ -195,11 +212,19 @@ def _numbers(batch: pa.RecordBatch, name: str, default: int, low: int, high: int
         return default
     column = batch.column(name)
     try:
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
         values: NDArray[np.int64] = column.cast(pa.int64()).fill_null(default).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as cause:
         raise BadFrame(f"column {name!r} of type {column.type} does not fit: {cause}") from cause
+    if pa.types.is_timestamp(column.type):
+        values = _milliseconds(values, column.type.unit)
     if values.min() < low or values.max() > high:
         raise error(f"{name} {values.min() if values.min() < low else values.max()} is outside {low} to {high}")
     return _one_or_many(values)
+
+
+def _milliseconds(times: NDArray[np.int64], unit: str) -> NDArray[np.int64]:
+    """Times of a grain as milliseconds, rounded up as single times are: nothing is delivered early."""
+    if unit == "s":
+        return np.clip(times, -TIME_MS_MAX, TIME_MS_MAX) * 1000
+    whole = -(-times // {"ms": 1, "us": 1_000, "ns": 1_000_000}[unit])
+    return np.where(whole == TIME_MS_MAX + 1, TIME_MS_MAX, whole)

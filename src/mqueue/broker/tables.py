@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from mqueue.broker.deliver import TopicDesk
+from mqueue.broker.deliver import TopicDesk, lost_sentence
 from mqueue.broker.settle import Settlement
 from mqueue.heart.group import Lease
+from mqueue.heart.runs import full
 from mqueue.model.errors import LeaseLost
+from mqueue.model.events import Span
 from mqueue.model.times import Duration
 from mqueue.wire.arrow import BODY, HEADERS, constant
 from mqueue.wire.frame import Frame
@@ -79,10 +81,32 @@ class ArrowLease:
     def _settle(self, verb: str, wait: Duration | None = None, error: object = None) -> Settlement:
         if not self._pieces:
             return Settlement(0)
-        outcome = self._desk.settle_spans(self._lease, verb, None, wait, error)
+        lease = self._lease
+        whole = lease.open == lease.count  # nothing of it is settled or lost, as far as we know: the short way
+        outcome = self._desk.settle_spans(lease, verb, None if whole else self._spans(), wait, error)
+        if whole and not outcome.settled:
+            outcome = self._desk.settle_spans(lease, verb, self._spans(), wait, error)
+        lost = self._ids(outcome.lost) if outcome.lost else ()
         if not outcome.settled:
-            raise LeaseLost(f"cannot {verb} {len(self)} messages that this lease no longer holds")
-        return Settlement(outcome.settled)
+            raise LeaseLost(lost_sentence(verb, lost), lost=lost)
+        return Settlement(outcome.settled, lost)
+
+    def _spans(self) -> tuple[Span, ...]:
+        """What was handed out, piece by piece."""
+        return tuple(
+            (frame.partition, frame.base + rows.start, frame.base + rows.stop, full(len(rows)))
+            for frame, rows, _ in self._pieces
+        )
+
+    def _ids(self, places: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+        """The ids of (partition, offset), in the order of the table."""
+        chosen = set(places)
+        return tuple(
+            frame.id_of(row)
+            for frame, rows, _ in self._pieces
+            for row in rows
+            if (frame.partition, frame.base + row) in chosen
+        )
 
 
 SCHEMA = pa.schema(
