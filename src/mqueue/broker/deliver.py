@@ -39,8 +39,8 @@ class TopicDesk:
         log = self.engine.store.log
         topic = self.topic.id
         runs = lease.runs
-        if len(runs) == 1 and runs[0].mask == 1:
-            run = runs[0]
+        run = runs[0]
+        if run.mask == 1 and len(runs) == 1:
             frame = log.frame(topic, run.partition, run.start)
             assert frame is not None, "a leased message is in the log"
             row = run.start - frame.base

@@ -192,7 +192,7 @@ def _load_group(state: State, topic: Topic, point: GroupPoint) -> Group:
 
 def _load_lease(state: State, point: LeasePoint) -> None:
     group = state.topics[point.topic].groups[point.group]
-    runs = list(_copies(point.runs))
+    runs = _copies(point.runs)
     until = min(run.until for run in runs)
     lease = Lease(point.token, group, point.consumer, runs, until, until, sum(run.count for run in runs), point.count)
     state.leases[lease.token] = lease

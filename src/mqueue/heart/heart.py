@@ -78,11 +78,11 @@ class Heart:
             run = group.readers[0].next(1, deadline)
             if run is None:
                 return None
-            runs = [run]
+            runs: tuple[Run, ...] = (run,)
             count = 1
             spans = ((run.partition, run.start, run.stop, run.mask, run.attempt, run.priority, run.at),)
         else:
-            runs = group.take(limit, deadline)
+            runs = tuple(group.take(limit, deadline))
             if not runs:
                 return None
             count = sum([run.mask.bit_count() for run in runs])

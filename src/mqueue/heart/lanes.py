@@ -49,6 +49,11 @@ class Lane:
         for index in np.flatnonzero(np.array(self.starts) < offset):
             yield self.starts[index], self.stops[index]
 
+    def lowest(self, number: int) -> int | None:
+        """The lowest offset from a run on."""
+        starts = np.array(self.starts[max(0, number - self.dropped) :])
+        return int(starts.min()) if len(starts) else None
+
     def trim(self, floor: int) -> None:
         """Drop the runs at the front that lie below `floor`."""
         gone = 0

@@ -359,10 +359,12 @@ class Reader:
         return min(times, default=None)
 
     def lowest(self) -> int:
-        """The lowest offset that this group is still owed and that is not leased."""
+        """An offset below which this group is owed nothing but what is leased."""
         lowest = min(self.parked, default=self.partition.next)
-        for start, _, _, _ in self.ahead():
-            lowest = min(lowest, start)
+        for cursor in self.cursors if self._shape == self.partition.shape else self._follow_lanes():
+            if self._advance(cursor) >= 0:
+                first = cursor.lane.lowest(cursor.number)
+                lowest = lowest if first is None else min(lowest, max(first, self.start))
         return lowest
 
     def _parked_in(self, start: int, stop: int) -> list[Run]:

@@ -134,7 +134,7 @@ class State:
             group.delivered += run.count
         group.heard_at = event.at
         count = sum(run.count for run in runs)
-        lease = Lease(event.token, group, event.consumer, runs, event.deadline, event.deadline, count, count)
+        lease = Lease(event.token, group, event.consumer, tuple(runs), event.deadline, event.deadline, count, count)
         self.leases[event.token] = lease
         self.timers.set(event.deadline, lease)
 

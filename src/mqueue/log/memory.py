@@ -23,7 +23,7 @@ _END_OF_TIME = 1 << 62
 class Tape:
     """The frames of one partition."""
 
-    __slots__ = ("bases", "frames", "hot", "next", "partition", "tail", "topic")
+    __slots__ = ("bases", "frames", "hot", "next", "partition", "sealed_bytes", "tail", "topic")
 
     def __init__(self, topic: int, partition: int) -> None:
         self.topic = topic
@@ -31,6 +31,7 @@ class Tape:
         self.frames: list[Frame] = []
         self.bases = array("q")
         self.next = 0
+        self.sealed_bytes = 0
         self.tail: Frame | None = None
         """The open frame, if the last one is open."""
         self.hot: Frame | None = None
@@ -38,6 +39,9 @@ class Tape:
     def add(self, frame: Frame) -> None:
         if self.tail is not None:
             self.tail.seal()
+            self.sealed_bytes += self.tail.size
+        if not frame.open:
+            self.sealed_bytes += frame.size
         self.frames.append(frame)
         self.bases.append(frame.base)
         self.next = frame.stop
@@ -60,6 +64,7 @@ class Tape:
         while gone < len(self.frames) and self.frames[gone].stop <= floor and not self.frames[gone].open:
             gone += 1
         if gone:
+            self.sealed_bytes -= sum(frame.size for frame in self.frames[:gone])
             del self.frames[:gone], self.bases[:gone]
             self.hot = None
 
@@ -185,7 +190,7 @@ class MemoryLog:
 
     def size(self, topic: int, partition: int) -> int:
         tape = self._tapes.get((topic, partition))
-        return 0 if tape is None else sum(frame.size for frame in tape.frames)
+        return 0 if tape is None else tape.sealed_bytes + (tape.tail.size if tape.tail else 0)
 
     def sizes(self, topic: int, partition: int) -> Iterator[tuple[int, int, int]]:
         tape = self._tapes.get((topic, partition))

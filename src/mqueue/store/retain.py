@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -10,7 +11,7 @@ from mqueue.heart.checkpoint import checkpoint
 from mqueue.heart.partition import Partition
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
-from mqueue.policy.retention import floor
+from mqueue.policy.retention import allowed
 from mqueue.store.store import Store
 
 
@@ -36,9 +37,14 @@ def _floor(store: Store, topic: Topic, partition: Partition, now: int) -> int:
     rule = topic.settings.retention
     if topic.groups and store.history_bytes is not None:
         rule = replace(rule, bytes=min(store.history_bytes, rule.bytes or store.history_bytes))
-    size = store.log.size(topic.id, partition.number)
-    frames = store.log.sizes(topic.id, partition.number)
-    return floor(frames, partition.floor, _held(store, topic, partition, now), rule, size, now)
+    number = partition.number
+    size = store.log.size(topic.id, number)
+    floor = allowed(store.log.sizes(topic.id, number), partition.floor, rule, size, now)
+    if floor == partition.floor:
+        return floor
+    held = _held(store, topic, partition, now)  # costs a look at everything that is owed: only if it matters
+    stops = takewhile(lambda stop: stop <= min(floor, held), (stop for stop, _, _ in store.log.sizes(topic.id, number)))
+    return max(stops, default=partition.floor)
 
 
 def _held(store: Store, topic: Topic, partition: Partition, now: int) -> int:

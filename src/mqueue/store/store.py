@@ -309,7 +309,7 @@ class Store:
         if lease is None:
             return None
         if mode == "at_most_once":
-            runs = [run.part(run.mask) for run in lease.runs]
+            runs = tuple(run.part(run.mask) for run in lease.runs)
             self.heart.settle(lease.token, "ack", None, now)
             lease.runs = runs  # what was handed out, though nothing of it is held
         if len(self.heart.news) >= self.log.lag:
