@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from hypothesis import given, seed
@@ -139,7 +140,7 @@ def test_stretches_cover_all_rows_and_no_two_neighbours_agree(messages: list[dic
     rows = rows_of(messages)
     found = stretches(base, len(rows), rows.priority, rows.deliver_at, rows.expires_at)
     assert per_row(found) == expected(messages, base)
-    assert all(one[2:] != other[2:] for one, other in zip(found, found[1:], strict=False))
+    assert all(one[2:] != other[2:] for one, other in itertools.pairwise(found))
 
 
 @seed(SEED)

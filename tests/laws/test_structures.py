@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import insort
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ def test_a_span_can_be_taken_apart(start: int, mask: int) -> None:
     assert list(each(start, mask)) == known
     pieces = list(segments(start, mask))
     assert [offset for first, stop in pieces for offset in range(first, stop)] == known
-    assert all(one[1] < other[0] for one, other in zip(pieces, pieces[1:], strict=False)), "neighbours are one segment"
+    assert all(one[1] < other[0] for one, other in itertools.pairwise(pieces)), "neighbours are one segment"
     first, stop, bits = tight(start, mask)
     assert (first, stop - 1) == (known[0], known[-1])
     assert offsets(first, bits) == known
