@@ -196,6 +196,8 @@ class Broker:
         deliver.check_receive(limit, "at_least_once")
         visibility_ms = None if visibility is None else deliver.visibility_ms(visibility)
 
+        check_name(group, "group")
+
         def look(now: int) -> list[tables.ArrowLease]:
             desk = self._desk(topic, now)
             lease = self._engine.store.lease(desk.topic, group, limit, visibility_ms, "at_least_once", self._name, now)
@@ -437,4 +439,7 @@ def _list(messages: Sequence[Message] | Message) -> Sequence[Message]:
 
 
 def _id(id: int | Receipt | Message) -> int:
-    return id if isinstance(id, int) else id.id
+    found = id if type(id) is int else getattr(id, "id", None)
+    if type(found) is not int:
+        raise Refused(f"{id!r:.80} is no message; it takes an id, a receipt or a message", code="bad_id")
+    return found

@@ -91,7 +91,7 @@ class Dlq:
         dry_run: bool = False,
     ) -> Redrive:
         """Make what is dead now ready again, each in the group that it died in. What dies again stays dead."""
-        if limit is not None and limit < 1:
+        if limit is not None and (type(limit) is not int or limit < 1):
             raise Refused(f"limit {limit!r:.80}; it takes 1 or more", code="bad_limit")
         matches = _matcher(filter)
         matched = redriven = 0
@@ -150,4 +150,8 @@ class Dlq:
 def _matcher(filter: str | Callable[[DeadMessage], bool] | None) -> Callable[[DeadMessage], bool]:
     if filter is None:
         return lambda message: True
-    return filter if callable(filter) else compile_filter(filter)
+    if callable(filter):
+        return filter
+    if isinstance(filter, str):
+        return compile_filter(filter)
+    raise Refused(f"filter {filter!r:.80}; it takes text or a function", code="bad_filter")

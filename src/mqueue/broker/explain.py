@@ -125,7 +125,7 @@ def _delivery_state(
     if parked is not None and parked.until:
         why = f"attempt {parked.attempt} failed; it waits for its retry until {rfc3339(parked.until)}"
         return Explanation("waiting", why, until=to_datetime(parked.until))
-    if offset < reader.start:
+    if parked is None and offset < reader.start:
         return Explanation("before_start", f"group {name!r} starts at offset {reader.start}, behind it")
     if parked is None and reader.passed(priority, at, offset, offset + 1) > offset:
         return Explanation("settled", f"group {name!r} has settled it")
@@ -173,6 +173,7 @@ def _lived(events: Iterable[ev.Event], partition: int, offset: int) -> Iterator[
 _SETTLED = {
     "ack": Kind.ACKNOWLEDGED,
     "nack": Kind.NACKED,
+    "reject": Kind.NACKED,
     "release": Kind.RELEASED,
     "expire": Kind.TIMED_OUT,
     "dead": Kind.DEAD,

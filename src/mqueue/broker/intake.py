@@ -176,6 +176,8 @@ def check_fairness_key(key: str) -> str:
 
 def _headers(given: Mapping[str, str | bytes] | None, content_type: str | None) -> Headers | None:
     headers: dict[str, str | bytes] = {}
+    if given is not None and not isinstance(given, Mapping):
+        raise Refused(f"headers {given!r:.80}; it takes a mapping of names to values", code="bad_header")
     for name, value in (given or {}).items():
         if not _is_text(name) or (type(value) is not bytes and not _is_text(value)):
             raise Refused(

@@ -46,7 +46,7 @@ def stretches(
 ) -> list[tuple[int, int, int]]:
     """(partition, first offset, end) of what a scan covers. An int is an offset, anything else a time."""
     topic = desk.topic
-    if partition is not None and not 0 <= partition < len(topic.partitions):
+    if partition is not None and (type(partition) is not int or not 0 <= partition < len(topic.partitions)):
         raise NotFound(f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}, not {partition!r}")
     found = []
     for number in range(len(topic.partitions)) if partition is None else [partition]:
@@ -74,6 +74,9 @@ def offset_of(desk: TopicDesk, partition: int, position: Position, name: str) ->
     check_position(position, name)
     if isinstance(position, int):
         return position
+    if position in ("earliest", "latest"):
+        known = desk.topic.partitions[partition]
+        return known.floor if position == "earliest" else known.next
     return desk.engine.store.log.offset_at(desk.topic.id, partition, instant(position, name))
 
 
@@ -90,13 +93,8 @@ def check_position(position: Position, name: str) -> None:
 
 def starts_of(desk: TopicDesk, to: Position) -> tuple[int, ...]:
     """Where a group stands after a seek: earliest, latest, an offset or a time."""
-    topic = desk.topic
-    if to == "earliest":
-        return topic.floors
-    if to == "latest":
-        return topic.ends
     starts = []
-    for known in topic.partitions:
+    for known in desk.topic.partitions:
         offset = offset_of(desk, known.number, to, "to")
         starts.append(min(max(offset, known.floor), known.next))
     return tuple(starts)

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from mqueue.heart.partition import Partition
 from mqueue.heart.reader import Reader
-from mqueue.heart.runs import Run, each, tight
+from mqueue.heart.runs import Run, each, segments
 from mqueue.model.events import KeyedSpan, Span
 
 _MANY_RUNS = 16
@@ -156,10 +156,10 @@ class Group:
                 best = candidate
         if best is None:
             return None
-        at, partition, start, priority, stop, mask = best
-        run = Run(partition, start, stop, mask, 0, priority, at, 0)
-        first, end, bits = tight(start, run.first(count))
-        return partition, first, end, bits, priority, at
+        at, partition, start, priority, _, mask = best
+        first, end = next(segments(start, mask))
+        end = min(end, first + count)
+        return partition, first, end, (1 << end - first) - 1, priority, at
 
     def end(self, partition: int, start: int, mask: int, priority: int, at: int, cause: str) -> int:
         """Messages with one order key ended for everybody: forget those that this group still had before it.

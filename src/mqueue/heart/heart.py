@@ -267,11 +267,10 @@ class Heart:
                     Fallen(topic, group.name, run.partition, run.start, dead, run.attempt, reason, failure)
                 )
             if bits != dead:
-                due = 0 if verb == "expire" else _due(topic, run.attempt, now, delay_ms, jitter)
-                kind = "nack" if verb == "reject" else verb
-                verdicts.setdefault((kind, due), []).append((run.partition, run.start, run.stop, bits ^ dead))
+                due = 0 if verb != "nack" else _due(topic, run.attempt, now, delay_ms, jitter)
+                verdicts.setdefault((verb, due), []).append((run.partition, run.start, run.stop, bits ^ dead))
         for (kind, due), spans in verdicts.items():
-            cause = reason if kind in ("dead", "expire") else ""
+            cause = reason if kind != "nack" else ""
             event = ev.Settled(now, group.topic, group.name, lease.token, kind, tuple(spans), due, cause, error)
             self.happen(event)
 

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from mqueue.heart.lanes import Lane
 from mqueue.heart.partition import Partition
-from mqueue.heart.runs import Run, tight
+from mqueue.heart.runs import Run, segments, tight
 from mqueue.model.limits import FRAME_ROWS_MAX
 
 OrderKey = tuple[int, int, int]
@@ -182,6 +182,11 @@ class Reader:
         heappop(self._ready)
         del self.parked[run.start]
         bits = run.first(limit)
+        other = self._back() if run.mask & run.mask + 1 else None
+        if other is not None and other[:2] == (run.priority, run.at) and other[2] < run.stop:
+            bits &= (
+                1 << other[2] - run.start
+            ) - 1  # it fills a hole of this run: it goes before what is behind the hole
         self.ready_back -= bits.bit_count()
         taken = run
         if bits != run.mask:
@@ -335,8 +340,9 @@ class Reader:
         void = self.partition.void
         lanes: dict[int, list[tuple[int, int, int, int, int]]] = {}
         for run in self.parked.values():
-            if not run.until:
-                lanes.setdefault(run.priority, []).append((run.priority, run.at, run.start, run.stop, run.mask))
+            for start, stop in segments(run.start, run.mask) if not run.until else ():
+                piece = (run.priority, run.at, start, stop, (1 << stop - start) - 1)
+                lanes.setdefault(run.priority, []).append(piece)
         for priority, fresh in groupby(self.ahead(), lambda stretch: stretch[2]):
             pieces = (
                 (priority, at, first, stop, ~void.mask(first, stop) & (1 << stop - first) - 1)

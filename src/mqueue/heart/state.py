@@ -175,9 +175,11 @@ class State:
     def _redriven(self, event: ev.Redriven) -> None:
         group = self._group(event)
         for partition, start, stop, mask, priority, at in event.spans:
-            dead = min(group.dead, mask.bit_count())  # after a seek the counts may know it as acked
+            below = max(0, group.readers[partition].start - start)
+            counted = (mask >> below).bit_count()  # what is below the group's start was not counted any more
+            dead = min(group.dead, counted)  # after a seek the counts may know it as acked
             group.dead -= dead
-            group.acked -= mask.bit_count() - dead
+            group.acked -= counted - dead
             self.park(group, Run(partition, start, stop, mask, 0, priority, at, 0))
 
     def _trimmed(self, event: ev.Trimmed) -> None:

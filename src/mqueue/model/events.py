@@ -65,7 +65,10 @@ class Leased(Event, frozen=True, gc=False, tag=7, array_like=True):
 
 
 class Settled(Event, frozen=True, gc=False, tag=8, array_like=True):
-    """`verb`: ack, nack (back at `due`), release, expire (the lease ran out), dead (`error` after `reason`)."""
+    """`verb`: ack, nack (back at `due`), release, expire (the lease ran out), dead (`error` after `reason`).
+
+    Or reject, of what had ended for everybody while it was leased: else a rejected message is dead.
+    """
 
     group: str
     token: int

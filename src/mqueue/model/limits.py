@@ -44,7 +44,6 @@ class Limits(Struct, frozen=True):
     call_bytes_max: int = 32 * MIB
     topics_max: int = 100_000
     groups_max: int = 10_000
-    dedup_keys_max: int = 10_000_000
 
 
 assert 1 << ID_SEQUENCE_BITS >= FRAME_ROWS_MAX, "the ids of a frame must fit one millisecond"

@@ -65,8 +65,10 @@ def parse(values: Mapping[str, Any], base: Settings | None = None) -> Settings:
             raise
         except Error as error:
             raise BadSetting(f"{name}: {error.message}") from error
-    if isinstance(changes.get("dlq"), str):
-        changes["dlq_topic"], changes["dlq"] = changes["dlq"], True
+    if "dlq" in changes:
+        named = isinstance(changes["dlq"], str)
+        changes["dlq_topic"] = changes["dlq"] if named else None
+        changes["dlq"] = named or changes["dlq"]
     merged = replace(settings, **changes)
     if merged.backoff_max_ms < merged.backoff_ms:
         raise BadSetting(f"backoff_max ({merged.backoff_max_ms} ms) is below backoff ({merged.backoff_ms} ms)")
@@ -149,7 +151,9 @@ def _retention(name: str, value: Any) -> Retention:
         raise BadSetting(f"{name}: unknown {sorted(map(str, unknown))[0]!r:.80}; allowed: hours, bytes, on_ack")
     hours, size, on_ack = value.get("hours"), value.get("bytes"), value.get("on_ack", False)
     for label, number in (("hours", hours), ("bytes", size)):
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0):
+        if number is not None and (
+            isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < _MANY
+        ):
             raise BadSetting(f"{name}: {label} is {number!r:.80}; it takes a number that is not negative")
     return Retention(
         hours=None if hours is None else float(hours),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mqueue.model.errors import BadSetting, QuotaExceeded
+from mqueue.model.names import check_name
 
 _TOKEN = 60_000
 _SWEEP_MIN = 1024
@@ -92,6 +93,7 @@ class Quotas:
 
 
 def _checked(namespace: str, per_minute: int) -> int:
-    if isinstance(per_minute, bool) or per_minute < 0:
+    check_name(namespace, "namespace")
+    if type(per_minute) is not int or per_minute < 0:
         raise BadSetting(f"quota of {namespace!r:.80}: {per_minute!r} messages a minute; at least 0 are allowed")
     return per_minute

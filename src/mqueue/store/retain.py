@@ -36,7 +36,10 @@ def retain(store: Store, topics: Iterable[Topic], now: int) -> int:
 def _floor(store: Store, topic: Topic, partition: Partition, now: int) -> int:
     rule = topic.settings.retention
     if topic.groups and store.history_bytes is not None:
-        rule = replace(rule, bytes=min(store.history_bytes, rule.bytes or store.history_bytes))
+        most = store.history_bytes
+        rule = replace(rule, bytes=most if rule.bytes is None else min(most, rule.bytes))
+    if rule.bytes is not None:
+        rule = replace(rule, bytes=rule.bytes // len(topic.partitions))
     number = partition.number
     size = store.log.size(topic.id, number)
     floor = allowed(store.log.sizes(topic.id, number), partition.floor, rule, size, now)
