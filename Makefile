@@ -53,10 +53,11 @@ $(KINDS): setup
 bench: setup ## run the benchmarks; ARGS are handed on
 	$(BIN)/python -m benchmarks $(ARGS)
 
-format: setup ## rewrite the sources in house format, and the stub of the async broker
+format: setup ## rewrite the sources in house format, the stub of the async broker, the picture of the states
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python tools/async_stub.py
+	$(BIN)/python tools/draw_states.py
 
 lock: setup ## recompile requirements.lock; ARGS=--upgrade for newer versions
 	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe \
