@@ -96,13 +96,17 @@ def _bytes_of(value: str | bytes) -> int:
 
 def _columns(drafts: list[Draft], settings: Settings, now: int) -> Rows:
     """Column by column: one that nobody uses costs one pass in C."""
-    encoded = [encode(draft.payload) for draft in drafts]
-    rows = Rows([payload for payload, _ in encoded])
+    payloads = [draft.payload for draft in drafts]
+    types: list[str | None] = []
+    if set(map(type, payloads)) != {bytes}:
+        encoded = [encode(payload) for payload in payloads]
+        payloads, types = [payload for payload, _ in encoded], [kind for _, kind in encoded]
+    rows = Rows(payloads)
     rows.key = _column([draft.key for draft in drafts], _key)
     given = [draft.headers for draft in drafts]
-    types = [content_type for _, content_type in encoded]
     if any(given) or any(types):
-        rows.headers = [_headers(headers, kind) for headers, kind in zip(given, types, strict=True)]
+        kinds = types or [None] * len(drafts)
+        rows.headers = [_headers(headers, kind) for headers, kind in zip(given, kinds, strict=True)]
     levels = [draft.priority for draft in drafts]
     if levels.count(None) < len(levels):
         rows.priority = _level([NORMAL if level is None else priority(level) for level in levels])

@@ -41,12 +41,7 @@ def settle_many(
     """Settle messages. What is no longer held is named; if none of them is, that is an error."""
     if not messages:
         return Settlement(0)
-    batches: Batches = {}
-    for message in messages:
-        batch = batches.get(id(message._lease))
-        if batch is None:
-            batch = batches[id(message._lease)] = (cast(TopicDesk, message._desk), message._lease, [])
-        batch[2].append(message)
+    batches = _by_lease(messages)
     engine = next(iter(batches.values()))[0].engine
     if any(desk.engine is not engine for desk, _, _ in batches.values()):
         raise Refused("these messages are of different brokers; settle them apart", code="other_broker")
@@ -69,21 +64,40 @@ def settle_many(
                 lost += lost_ids(outcome, chosen)
     if not settled and lost:
         raise LeaseLost(lost_sentence(verb, lost), lost=tuple(lost))
-    gone = set(lost)
     if verb != "extend":
-        for message in messages:
-            if not gone or message.id not in gone:
-                message._settled = True
+        gone = set(lost)
+        for message in messages if not gone else [message for message in messages if message.id not in gone]:
+            message._settled = True
     return Settlement(settled, tuple(lost), receipts)
+
+
+def _by_lease(messages: Sequence[Envelope]) -> Batches:
+    """The messages of each lease; mostly there is only one."""
+    first = messages[0]
+    if len({id(message._lease) for message in messages}) == 1:
+        return {id(first._lease): (cast(TopicDesk, first._desk), first._lease, list(messages))}
+    batches: Batches = {}
+    for message in messages:
+        batch = batches.get(id(message._lease))
+        if batch is None:
+            batch = batches[id(message._lease)] = (cast(TopicDesk, message._desk), message._lease, [])
+        batch[2].append(message)
+    return batches
 
 
 def _spans(lease: Lease, chosen: list[Envelope]) -> Any:
     """What to settle of a lease; None: all of it, if just that was handed in."""
-    if len(chosen) == lease.open == lease.count:  # nothing of it was settled before, so as many are the same
-        offsets = {(message._frame.partition, message._frame.base + message._row) for message in chosen}
-        if len(offsets) == lease.open:
-            return None
+    if len(chosen) == lease.open == lease.count and _distinct(chosen):  # nothing of it was settled before
+        return None
     return spans_of(chosen)
+
+
+def _distinct(chosen: list[Envelope]) -> bool:
+    """Whether no message stands twice in a list."""
+    count = len(chosen)
+    if len({id(message._frame) for message in chosen}) == 1:
+        return len({message._row for message in chosen}) == count
+    return len({(message._frame.partition, message._frame.base + message._row) for message in chosen}) == count
 
 
 def _check_held(verb: str, batches: Batches, now: int) -> None:

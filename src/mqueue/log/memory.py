@@ -116,7 +116,7 @@ class MemoryLog:
     def __init__(self) -> None:
         self._tapes: dict[tuple[int, int], Tape] = {}
         self._journals: dict[int, Journal] = {}
-        self._warm: deque[Frame] = deque()
+        self._warm: dict[int, Frame] = {}
         self._checkpoint: Checkpoint | None = None
 
     def append(self, frame: Frame, id: int, now: int) -> None:
@@ -242,9 +242,10 @@ class MemoryLog:
     def _warm_up(self, frame: Frame | None) -> None:
         """Keep the lists of the last few frames that were written or read message by message, not of all."""
         if frame is not None and not frame.open:
-            self._warm.append(frame)
+            self._warm.pop(id(frame), None)
+            self._warm[id(frame)] = frame
             if len(self._warm) > _WARM_FRAMES:
-                self._warm.popleft().chill()
+                self._warm.pop(next(iter(self._warm))).chill()
 
     def tape(self, topic: int, partition: int) -> Tape:
         tape = self._tapes.get((topic, partition))

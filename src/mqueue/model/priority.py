@@ -29,6 +29,8 @@ _ALLOWED = f"one of {', '.join(LANES)}, or an int from {PRIORITY_MIN} to {PRIORI
 
 def priority(value: int | str) -> int:
     """The level. Text must be the name of a lane: "5" from a form or a header is more likely a mistake than a wish."""
+    if type(value) is int and PRIORITY_MIN <= value <= PRIORITY_MAX:
+        return value
     level = _level(value)
     if level is None:
         raise BadPriority(f"priority {value!r:.80} is not allowed: give {_ALLOWED}")
