@@ -37,6 +37,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 Topics = str | Sequence[str]
 
+_DESKS_SLACK = 1024
 _HISTORY_BYTES = 64 * 1024 * 1024
 """So much of what its groups have settled a topic in memory keeps for replay. What is owed is always kept."""
 
@@ -368,6 +369,8 @@ class Broker:
         found = self._engine.topic(self._namespace, topic, now)
         desk = self._desks.get(topic)
         if desk is None or desk.topic is not found:
+            if len(self._desks) > 2 * len(self._engine.store.state.names) + _DESKS_SLACK:
+                self._desks = {name: known for name, known in self._desks.items() if not known.topic.dropped}
             desk = self._desks[topic] = deliver.TopicDesk(self._engine, found)
         return desk
 

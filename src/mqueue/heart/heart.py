@@ -283,8 +283,6 @@ class Heart:
 
     def _wake(self, wake: Wake, now: int) -> None:
         topic, partition = wake.topic, wake.partition
-        if topic.id not in self.state.topics:
-            return
         partition.wake_at = NEVER
         topic.ripen(now)
         lapsed = partition.lapse(now)

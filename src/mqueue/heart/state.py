@@ -36,7 +36,10 @@ class Wake(Struct, frozen=True):
 
     topic: Topic
     partition: Partition
-    open: bool = True
+
+    @property
+    def open(self) -> bool:
+        return not self.topic.dropped
 
 
 class State:
@@ -203,21 +206,31 @@ class State:
         topic.dropped = True
         del self.names[topic.namespace, topic.name]
         self.spaces[topic.namespace] -= 1
+        if not self.spaces[topic.namespace]:
+            del self.spaces[topic.namespace]
         for group in topic.groups.values():
-            self._forget_leases(group)
+            self._forget(group)
         topic.groups.clear()
+        self.timers.sweep()
 
     def _group_made(self, event: ev.GroupMade) -> None:
         topic = self.topics[event.topic]
         topic.groups[event.group] = Group(event.topic, event.group, topic.partitions, event.starts, event.at)
 
     def _group_dropped(self, event: ev.GroupDropped) -> None:
-        self._forget_leases(self.topics[event.topic].groups.pop(event.group))
+        self._forget(self.topics[event.topic].groups.pop(event.group))
+        self.timers.sweep()
 
     def _sought(self, event: ev.Sought) -> None:
         group = self._group(event)
         self._forget_leases(group)
         group.place(self.topics[event.topic].partitions, event.starts)
+
+    def _forget(self, group: Group) -> None:
+        """A group is gone: nothing waits for it any more."""
+        self._forget_leases(group)
+        for reader in group.readers:
+            reader.parked.clear()
 
     def _forget_leases(self, group: Group) -> None:
         for lease in [lease for lease in self.leases.values() if lease.group is group]:

@@ -44,9 +44,13 @@ class Timers(Generic[T]):
         """One entry lost its reason."""
         self._dropped += 1
         if self._dropped > _SLACK and self._dropped * 2 > len(self.heap):
-            self.heap[:] = [entry for entry in self.heap if entry[2].open]
-            heapify(self.heap)
-            self._dropped = 0
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Take out what has lost its reason."""
+        self.heap[:] = [entry for entry in self.heap if entry[2].open]
+        heapify(self.heap)
+        self._dropped = 0
 
     def take(self, now: int) -> T | None:
         """The next thing whose time has come, or None."""
