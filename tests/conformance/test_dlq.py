@@ -302,8 +302,8 @@ def test_a_message_put_there_by_hand_is_not_redriven(q) -> None:
     q.publish("t.dlq", b"forged", headers={**story, "x-origin-offset": "first"})
     q.publish("t.dlq", b"forged", headers={**story, "x-origin-topic": "no name"})
     done = q.dlq("t").redrive()
-    assert (done.matched, done.redriven) == (4, 1)
-    assert len(q.dlq("t")) == 3
+    assert (done.matched, done.redriven) == (3, 1)  # what names another origin is not of this topic
+    assert len(q.dlq("t")) == 2
 
 
 def test_a_copy_cannot_be_settled_without_a_lease(q) -> None:

@@ -138,3 +138,12 @@ def test_no_topic_starves(q) -> None:
         q.publish_many(topic, [b"x"] * 50)
     first = [receive_one(q, ["a", "b", "c"]).topic for _ in range(30)]
     assert {first.count(topic) for topic in "abc"} == {10}
+
+
+def test_what_was_acked_before_publishes_nothing(q) -> None:
+    q.publish("t", b"x")
+    [m] = q.receive("t")
+    m.ack()
+    with refused(mqueue.LeaseLost):
+        q.ack([m], publish=[Draft(b"y", topic="n")])
+    assert "n" not in q.topics()

@@ -255,3 +255,19 @@ def test_another_durability_than_the_stores_is_refused(q) -> None:
     with refused(mqueue.BadSetting, "bad_setting"):
         q.publish("t", b"x", durability="carved in stone")
     assert len(log(q, "t")) == 2
+
+
+def test_a_call_that_needs_too_many_new_topics_makes_none(make) -> None:
+    q = make(limits=mqueue.Limits(topics_max=1))
+    with refused(mqueue.QueueFull, "topics_full"):
+        q.publish_many(None, [Draft(b"1", topic="a"), Draft(b"2", topic="b")])
+    assert q.topics() == []
+
+
+def test_topics_take_turns_apart_from_each_other(make) -> None:
+    q = make(partitions=2)
+    for _ in range(10):
+        q.publish("a", b"x")
+        q.publish("b", b"x")
+    assert {receipt.partition for receipt in (q.publish("a", b"x"), q.publish("a", b"x"))} == {0, 1}
+    assert len(list(q.scan("a", partition=0))) == len(list(q.scan("a", partition=1))) == 6

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 import mqueue
 from tests.conformance.steps import die, log, receive_one, refused, take
 
@@ -103,3 +105,28 @@ def test_offsets_go_on_behind_what_was_dropped(make, clock) -> None:
     q.publish_many("t", BATCH)
     let_duties_run(q, clock)
     assert q.publish("t", b"next").offset == 10_000
+
+
+def test_what_is_leased_is_never_dropped(q, clock) -> None:
+    q.configure("t", hold="1s", retention={"on_ack": True}, visibility="5m")
+    q.publish_many("t", [b"1", b"2"])
+    [m] = q.receive("t")
+    let_duties_run(q, clock, 2)
+    m.release()
+    assert [again.payload for again in q.receive("t", limit=10)][:1] == [b"1"]
+
+
+def test_age_reaches_single_messages_too(q, clock) -> None:
+    q.configure("t", retention={"hours": 1})
+    q.publish("t", b"alone")
+    clock.advance("2h")
+    let_duties_run(q, clock)
+    assert log(q, "t") == []
+
+
+def test_a_part_of_a_table_weighs_what_it_is(make) -> None:
+    q = make()
+    table = pa.table({"payload": [b"x" * 1000] * 10_000})
+    for start in range(0, 500, 10):
+        q.publish_arrow("t", table.slice(start, 10))
+    assert q.stats("t").bytes < 2 * 500 * 1064

@@ -251,7 +251,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def checkpoint(self) -> None:
         self.store.flush()
-        self.store.log.checkpoint(checkpoint(self.store.state, self.model.now))
+        self.store.log.checkpoint(checkpoint(self.store.state, self.store.state.topics.values(), self.model.now))
 
     # Look
 

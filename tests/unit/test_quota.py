@@ -72,17 +72,6 @@ def test_the_default_is_a_bucket_for_each_namespace() -> None:
     assert not admitted(quotas, 1, NOW, "b")
 
 
-def test_a_refund_gives_back_and_never_overflows() -> None:
-    quotas = Quotas({"a": 60})
-    quotas.refund("a", 5)
-    quotas.refund("nobody", 5)
-    quotas.admit("a", 40, NOW)
-    quotas.refund("a", 15)
-    assert quotas.level("a", NOW) == 35
-    quotas.refund("a", 100)
-    assert quotas.level("a", NOW) == 60
-
-
 def test_a_limit_can_be_changed_and_what_was_spent_stays_spent() -> None:
     quotas = Quotas({"a": 60})
     quotas.admit("a", 50, NOW)

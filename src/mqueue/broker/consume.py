@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from mqueue.broker.engine import Engine
+from mqueue.broker.engine import Engine, Shut
 from mqueue.broker.message import Envelope, Message
 from mqueue.broker.waiting import wait_in_loop, wait_in_thread
 from mqueue.heart.group import Lease
@@ -46,26 +47,27 @@ class Source(Generic[M]):
     def stop(self) -> None:
         """Take no more; whoever waits comes back at once."""
         self.stopped = True
-        try:
-            with self._engine.lock:
-                for topic in self._topics(self._engine.tick()):
-                    self._engine.wake(topic)
-        except Closed:
-            pass
+        with suppress(Closed), self._engine.lock:
+            self._engine.wake_all()
 
     def give_back(self) -> None:
-        """Let go of everything that is not settled."""
+        """Let go of everything that is not settled. A broker that is closed has done so itself.
+
+        The garbage collector may call this in the middle of anything, so it does not wait for the lock: if somebody
+        has it, whoever comes next gives the leases back.
+        """
+        engine = self._engine
+        engine.abandoned.extend(self._leases)
+        self._leases = []
+        lock = engine.lock
+        if isinstance(lock, Shut) or not lock.acquire(blocking=False):
+            return
         try:
-            with self._engine.lock:
-                now = self._engine.tick()
-                for lease in self._leases:
-                    if lease.open:
-                        self._engine.store.settle(lease.token, "release", None, now)
-                for topic in self._topics(now):
-                    self._engine.wake(topic)
+            engine.tick()
         except Closed:
-            pass  # the broker has given everything back itself
-        self._leases.clear()
+            pass
+        finally:
+            lock.release()
 
     def _keeping(self, limit: int) -> Callable[[int], list[M]]:
         def look(now: int) -> list[M]:
@@ -136,7 +138,7 @@ class Subscription:
             LOGGER.warning("message %s of %s was no longer ours: %s", message.id, message.topic, error)
         except Closed:
             raise
-        except Exception:
+        except BaseException:  # also one that wants to end the program: a thread cannot, and must not end silently
             LOGGER.exception(
                 "handler failed on message %s of %s, attempt %s", message.id, message.topic, message.attempt
             )

@@ -50,6 +50,7 @@ class TopicDesk:
             for frame, rows in self.pieces(run):
                 payloads = frame.rows.payload[rows.start : rows.stop]
                 found += map(kind, repeat(self), repeat(lease), repeat(run), repeat(frame), rows, payloads)
+        assert len(found) == lease.count, "every leased message is handed out"
         return found
 
     def pieces(self, run: Run) -> Iterator[tuple[Frame, range]]:
@@ -115,7 +116,9 @@ class TopicDesk:
         if wait_ms is not None and now + wait_ms > TIME_MS_MAX:
             raise BadTime(f"a delay of {wait_ms} ms ends after the year 9999, the last there is")
         if verb == "extend":
-            return store.extend(lease.token, spans, now + check_visibility(wait_ms or 0), now)
+            outcome = store.extend(lease.token, spans, now + check_visibility(wait_ms or 0), now)
+            self.engine.wake(self.topic)  # it may end sooner now
+            return outcome
         capped = lease.group.in_flight >= self.topic.settings.in_flight_max
         outcome = store.settle(lease.token, verb, spans, now, delay_ms=wait_ms, error=error)
         if verb != "ack" or capped:

@@ -11,7 +11,8 @@ from mqueue.broker.engine import Engine
 from mqueue.broker.message import AsyncMessage, Envelope, Message
 from mqueue.broker.replay import looked_at
 from mqueue.heart.group import Group
-from mqueue.model.errors import Refused
+from mqueue.heart.topic import Topic
+from mqueue.model.errors import QueueFull, Refused
 from mqueue.policy.filter import compile_filter
 from mqueue.store.bury import dlq_of
 from mqueue.store.redrive import redrive
@@ -106,10 +107,20 @@ class Dlq:
             matched = len(chosen)
             dlq = self._desk()
             if dlq is not None and not dry_run:
-                redriven = sum(redrive(self._engine.store, dlq.topic, frame, row, now) for frame, row in chosen)
-                for topic in list(self._engine.store.state.topics.values()):
-                    self._engine.wake(topic)
+                redriven = self._redrive(dlq.topic, chosen, now)
         return Redrive(matched, redriven, dry_run)
+
+    def _redrive(self, dlq: Topic, chosen: list[tuple[Frame, int]], now: int) -> int:
+        """How many came back. If there is no room for more, that is the answer, unless there was none for the first."""
+        count = 0
+        try:
+            for frame, row in chosen:
+                count += redrive(self._engine.store, dlq, frame, row, now)
+        except QueueFull:
+            if not count:
+                raise
+        self._engine.wake_all()
+        return count
 
     def __len__(self) -> int:
         with self._engine.lock:
@@ -136,6 +147,9 @@ class Dlq:
 
     def _is_open(self, desk: TopicDesk, group: Group, frame: Frame, row: int) -> bool:
         """Whether the group `default` has not settled a message and nobody has cancelled it."""
+        headers = frame.rows.headers[row] if frame.rows.headers else None
+        if headers and headers.get("x-origin-topic", self._topic) != self._topic:
+            return False  # several topics may share a dead-letter queue
         priority, at, offset = desk.engine.store.order_key(desk.topic, frame, row)
         if offset in desk.topic.partitions[frame.partition].void:
             return False

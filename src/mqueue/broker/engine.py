@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterable
+from collections import deque
+from collections.abc import Hashable, Iterable
 from typing import Protocol
 
+from mqueue.heart.group import Lease
 from mqueue.heart.topic import Topic
 from mqueue.model.clock import Clock, Sleeper
 from mqueue.model.errors import Closed, NotFound
@@ -38,8 +40,8 @@ class Engine:
         self.quotas = quotas
         self.lock: threading.Lock | Shut = threading.Lock()
         self.waiters: dict[int, set[Waiter]] = {}
-        self.closing: list[Callable[[], None]] = []
-        """What has to stop first when the broker closes, newest first."""
+        self.abandoned: deque[Lease] = deque()
+        """Leases that a consumer has left behind: to be given back."""
         self.followed: dict[Hashable, tuple[int, tuple[Receipt, ...]]] = {}
         """What settle calls have published lately, and when: a call that is repeated is answered with the same."""
         self.timers = store.state.timers
@@ -54,9 +56,18 @@ class Engine:
         if heap and heap[0][0] <= now:
             self.store.advance(now)
             self.wake_written()
+        if self.abandoned:
+            self._take_back(now)
         if now >= self._duties_at:
             self._do_duties(now)
         return now
+
+    def _take_back(self, now: int) -> None:
+        while self.abandoned:
+            lease = self.abandoned.popleft()
+            if lease.open:
+                self.store.settle(lease.token, "release", None, now)
+                self.wake(self.store.state.topics[lease.group.topic])
 
     def _do_duties(self, now: int) -> None:
         """What has to be done now and then, a few topics at a time."""
@@ -66,6 +77,8 @@ class Engine:
             self._turn = list(topics.values())
         retain(self.store, [topic for topic in self._turn[-TOPICS_PER_DUTY:] if topic.id in topics], now)
         del self._turn[-TOPICS_PER_DUTY:]
+        for number in [number for number, waiting in self.waiters.items() if not waiting]:
+            del self.waiters[number]
 
     def topic(self, namespace: str, name: str, now: int) -> Topic:
         """A topic, made on first use."""
@@ -105,6 +118,12 @@ class Engine:
             topic = Topic(0, check_name(namespace, "namespace"), name, self.store.defaults, now)
         return topic
 
+    def wake_all(self) -> None:
+        """Wake whoever waits for anything."""
+        for waiting in self.waiters.values():
+            for waiter in list(waiting):
+                waiter.wake()
+
     def wait_for(self, topics: Iterable[Topic], waiter: Waiter) -> None:
         for topic in topics:
             self.waiters.setdefault(topic.id, set()).add(waiter)
@@ -119,8 +138,6 @@ class Engine:
 
     def close(self) -> None:
         """Hand out nothing more; give back what is held, wake whoever waits."""
-        while self.closing:
-            self.closing.pop()()
         lock = self.lock
         if isinstance(lock, Shut):
             return

@@ -148,9 +148,11 @@ def _ahead(group: Group, key: tuple[int, int, int, int]) -> int:
         for priority, at, start, _, mask in reader.upcoming():
             if (priority, at) > key[:2]:
                 break
-            if (priority, at) < key[:2] or reader.partition.number < key[2]:
+            if reader.partition.number != key[2]:
+                count += mask.bit_count() if (priority, at, start) < (*key[:2], key[3]) else 0
+            elif (priority, at) < key[:2]:
                 count += mask.bit_count()
-            elif reader.partition.number == key[2]:
+            else:
                 count += (mask & (1 << max(0, key[3] - start)) - 1).bit_count()
     return count
 

@@ -23,6 +23,7 @@ from mqueue.wire.arrow import BODY, decode, largest
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Numbers, Rows
 
+_SPARE_BYTES = 64 * 1024
 _NUMBERS = {"priority", "deliver_at", "expires_at"}
 COLUMNS = ("payload", "key", "headers", "priority", "deliver_at", "expires_at", "idempotency_key", "fairness_key")
 
@@ -75,6 +76,8 @@ def publish_table(engine: Engine, namespace: str, name: str, table: Any) -> Sequ
         check_priorities(topic, rows)
         store.check_room(topic, batch.num_rows)
         store.ids.check(batch.num_rows, now)
+        if not topic.id:
+            store.check_topics(namespace, 1)
         engine.quotas.admit(namespace, batch.num_rows, now)
         topic = engine.topic(namespace, name, now)
         store.make_room(topic, batch.num_rows, now)
@@ -156,6 +159,8 @@ def _checked(table: Any, limits: Limits) -> pa.RecordBatch:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise BadFrame(f"the table does not fit: {error}") from error
     batch = pa.RecordBatch.from_arrays(arrays, names)
+    if batch.get_total_buffer_size() > 2 * batch.nbytes + _SPARE_BYTES:  # a small part of a large table: not all of it
+        batch = batch.take(pa.array(np.arange(batch.num_rows)))
     _check_sizes(batch, limits)
     _check_texts(batch)
     return batch

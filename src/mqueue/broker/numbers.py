@@ -53,9 +53,8 @@ class TopicStats(Struct, frozen=True):
 
 def topic_stats(engine: Engine, topic: Topic, now: int) -> TopicStats:
     groups = {name: group_stats(group, now) for name, group in topic.groups.items()}
-    unread = group_stats(Group(topic.id, "", topic.partitions, topic.floors, now), now)
     slowest = max(groups.values(), key=lambda group: group.depth, default=None)
-    shown = slowest or unread
+    shown = slowest or group_stats(Group(topic.id, "", topic.partitions, topic.floors, now), now)
     log = engine.store.log
     return TopicStats(
         topic=topic.name,

@@ -80,6 +80,8 @@ def publish_drafts(engine: Engine, namespace: str, name: str | None, items: Sequ
         engine.store.check(topic, rows, now)
         work.append((target, rows, numbers))
     check_size(sum(rows.size for _, rows, _ in work), engine.store.limits)
+    known = engine.store.state.names
+    engine.store.check_topics(namespace, sum((namespace, target) not in known for target in batches))
     engine.quotas.admit(namespace, len(items), now)
     answers: dict[int, Receipt] = {}
     for target, rows, numbers in work:
@@ -93,6 +95,8 @@ def publish_rows(engine: Engine, topic: Topic, rows: Rows, now: int) -> list[Rec
     """Let rows in and write them; the topic is made if it is not there yet."""
     if not topic.id or not engine.quotas.unlimited:
         engine.store.check(topic, rows, now)
+        if not topic.id:
+            engine.store.check_topics(topic.namespace, 1)
         engine.quotas.admit(topic.namespace, len(rows), now)
         topic = engine.topic(topic.namespace, topic.name, now)
     receipts = engine.store.publish(topic, rows, now)

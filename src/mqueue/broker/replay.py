@@ -66,6 +66,8 @@ def scan_frames(desk: TopicDesk, covered: list[tuple[int, int, int]]) -> Iterato
                 if frame is None:
                     break
                 end = min(stop, frame.stop)
+                if frame.open:  # it is read without the lock
+                    desk.engine.store.log.seal(frame)
             yield frame, max(0, start - frame.base), end - frame.base
             start = end
 
@@ -103,7 +105,7 @@ def starts_of(desk: TopicDesk, to: Position) -> tuple[int, ...]:
 def _upcoming(desk: TopicDesk, group: Group) -> Iterator[tuple[Frame, int]]:
     """The messages that are ready for a group, in delivery order over all partitions."""
     log = desk.engine.store.log
-    for _, _, number, start, mask in merge(*map(_keyed, group.readers)):
+    for _, _, start, number, mask in merge(*map(_keyed, group.readers)):
         for first, stop in segments(start, mask):
             for offset in range(first, stop):
                 frame = log.frame(desk.topic.id, number, offset)
@@ -112,9 +114,9 @@ def _upcoming(desk: TopicDesk, group: Group) -> Iterator[tuple[Frame, int]]:
 
 
 def _keyed(reader: Reader) -> Iterator[tuple[int, int, int, int, int]]:
-    """(priority, at, partition, start, mask) of what is ready in one partition."""
+    """(priority, at, start, partition, mask) of what is ready in one partition."""
     for priority, at, start, _, mask in reader.upcoming():
-        yield priority, at, reader.partition.number, start, mask
+        yield priority, at, start, reader.partition.number, mask
 
 
 def scan(desk: TopicDesk, covered: list[tuple[int, int, int]], kind: type[M]) -> Iterator[M]:

@@ -111,10 +111,13 @@ def _check_held(verb: str, batches: Batches, now: int) -> None:
 
 
 def _follow(engine: Engine, batches: Batches, namespace: str, drafts: Sequence[Any], now: int) -> tuple[Receipt, ...]:
-    """Publish what follows from messages that are held. If none is, the call is a repetition: it has published."""
+    """Publish what follows from messages that are held. If none is, the call has to be a repetition of one that did."""
     call = tuple((lease.token, spans_of(chosen)) for _, lease, chosen in batches.values())
     if not any(lease.open and _holds(lease, chosen) for _, lease, chosen in batches.values()):
-        return engine.followed.get(call, (now, ()))[1]
+        if call not in engine.followed:
+            lost = [message.id for _, _, chosen in batches.values() for message in chosen]
+            raise LeaseLost(lost_sentence("ack", lost), lost=tuple(lost))
+        return engine.followed[call][1]
     receipts = tuple(publish_drafts(engine, namespace, None, list(drafts), now))
     _forget(engine.followed, now)
     engine.followed[call] = now, receipts

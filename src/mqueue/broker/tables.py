@@ -27,6 +27,7 @@ class ArrowLease:
         self._desk = desk
         self._lease = lease
         self._pieces = pieces
+        self._moved = _moved(desk, pieces)
 
     def __len__(self) -> int:
         return sum(len(rows) for _, rows, _ in self._pieces)
@@ -39,6 +40,8 @@ class ArrowLease:
         pieces: list[tuple[Frame, range, int]] = []
         for run in lease.runs:
             for frame, rows in desk.pieces(run):
+                if frame.open:  # the table is made later, without the lock
+                    desk.engine.store.log.seal(frame)
                 if pieces and _adjoins(pieces[-1], frame, rows, run.attempt):  # the next lane of a sorted frame
                     rows = range(pieces.pop()[1].start, rows.stop)
                 pieces.append((frame, rows, run.attempt))
@@ -61,7 +64,8 @@ class ArrowLease:
         batches = [batch_of(frame, rows.start, rows.stop, attempt) for frame, rows, attempt in self._pieces]
         if not batches:
             return SCHEMA.empty_table()
-        return pa.Table.from_batches(batches)
+        table = pa.Table.from_batches(batches)
+        return table if self._moved is None else _with_due(table, self._moved)
 
     def ack(self) -> Settlement:
         return self._settle("ack")
@@ -126,6 +130,18 @@ SCHEMA = pa.schema(
 )
 
 
+def _moved(desk: TopicDesk, pieces: list[tuple[Frame, range, int]]) -> list[int] | None:
+    """When each message was due, if some of them were given another time after the publish."""
+    if not any(partition.due for partition in desk.topic.partitions):
+        return None
+    return [desk.due(frame, row) for frame, rows, _ in pieces for row in rows]
+
+
+def _with_due(table: pa.Table, due: list[int]) -> pa.Table:
+    place = SCHEMA.get_field_index("deliver_at")
+    return table.set_column(place, SCHEMA.field(place), pa.array(due, pa.int64()).view(_TIME))
+
+
 def _adjoins(piece: tuple[Frame, range, int], frame: Frame, rows: range, attempt: int) -> bool:
     return piece[0] is frame and piece[1].stop == rows.start and piece[2] == attempt
 
@@ -133,8 +149,7 @@ def _adjoins(piece: tuple[Frame, range, int], frame: Frame, rows: range, attempt
 def batch_of(frame: Frame, start: int, stop: int, attempt: int) -> pa.RecordBatch:
     """Some rows of a frame as a record batch with all columns. Those of a whole frame are made once, and cut."""
     whole = frame.delivered or _whole(frame)
-    if not frame.open:
-        frame.delivered = whole
+    frame.delivered = whole
     piece = whole.slice(start, stop - start)
     if attempt != 1:
         attempts = constant(attempt, stop - start, pa.int32())

@@ -58,6 +58,7 @@ class LeasePoint(Struct, frozen=True):
 
 
 class TopicPoint(Struct, frozen=True):
+    at: int
     id: int
     namespace: str
     name: str
@@ -66,27 +67,26 @@ class TopicPoint(Struct, frozen=True):
     partitions: tuple[PartitionPoint, ...]
     groups: tuple[GroupPoint, ...]
     claims: tuple[tuple[bytes, Claim], ...]
+    leases: tuple[LeasePoint, ...]
+    settled: tuple[Settled, ...]
 
 
 class Checkpoint(Struct, frozen=True):
-    at: int
+    """Some topics, or all. They have nothing to do with each other, so each may have been taken at its own time."""
+
     topics: tuple[TopicPoint, ...]
-    leases: tuple[LeasePoint, ...]
-    settled: tuple[Settled, ...]
 
 
 Loaded: TypeAlias = tuple[list[Stretch], int]
 """The stretches of what was appended together, and when."""
 
 
-def checkpoint(state: State, now: int) -> Checkpoint:
-    """The state as it is; nothing in it changes when the state goes on."""
-    return Checkpoint(
-        now,
-        tuple(_topic_point(topic) for topic in state.topics.values()),
-        tuple(_lease_point(lease) for lease in state.leases.values()),
-        tuple(state.recent.events()),
-    )
+def checkpoint(state: State, topics: Iterable[Topic], now: int) -> Checkpoint:
+    """Topics as they are; nothing in it changes when the state goes on."""
+    settled: dict[int, list[Settled]] = {}
+    for event in state.recent.events():
+        settled.setdefault(event.topic, []).append(event)
+    return Checkpoint(tuple(_topic_point(state, topic, settled.get(topic.id, []), now) for topic in topics))
 
 
 def restore(point: Checkpoint, loaded: Callable[[int, int], Iterable[Loaded]]) -> State:
@@ -97,29 +97,33 @@ def restore(point: Checkpoint, loaded: Callable[[int, int], Iterable[Loaded]]) -
         state.topics[topic.id] = state.names[topic.namespace, topic.name] = topic
         state.spaces[topic.namespace] = state.spaces.get(topic.namespace, 0) + 1
         for partition, place in zip(topic.partitions, saved.partitions, strict=True):
-            _load_partition(partition, place, loaded(topic.id, partition.number), point.at)
+            _load_partition(partition, place, loaded(topic.id, partition.number), saved.at)
             state.arm(topic, partition)
         for group in saved.groups:
             topic.groups[group.name] = _load_group(state, topic, group)
         for key, claim in saved.claims:
             topic.dedup.add(key, claim, topic.settings)
-    for held in point.leases:
-        _load_lease(state, held)
-    for event in point.settled:
-        state.recent.add(event)
+        for held in saved.leases:
+            _load_lease(state, held)
+        for event in saved.settled:
+            state.recent.add(event)
     return state
 
 
-def _topic_point(topic: Topic) -> TopicPoint:
+def _topic_point(state: State, topic: Topic, settled: list[Settled], now: int) -> TopicPoint:
+    groups = topic.groups.values()
     return TopicPoint(
+        now,
         topic.id,
         topic.namespace,
         topic.name,
         topic.made_at,
         topic.settings,
         tuple(_partition_point(partition) for partition in topic.partitions),
-        tuple(_group_point(group) for group in topic.groups.values()),
+        tuple(_group_point(group) for group in groups),
         tuple(pair for bucket in topic.dedup.buckets for pair in bucket.claims.items()),
+        tuple(_lease_point(state.leases[token]) for group in groups for token in group.tokens),
+        tuple(settled),
     )
 
 
@@ -196,6 +200,7 @@ def _load_lease(state: State, point: LeasePoint) -> None:
     until = min(run.until for run in runs)
     lease = Lease(point.token, group, point.consumer, runs, until, until, sum(run.count for run in runs), point.count)
     state.leases[lease.token] = lease
+    group.tokens.add(lease.token)
     state.timers.set(until, lease)
 
 

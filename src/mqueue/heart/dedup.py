@@ -59,7 +59,8 @@ class Dedup:
 
     def add(self, key: bytes, claim: Claim, settings: Settings) -> None:
         grain = settings.dedup_window_ms // _BUCKETS_PER_WINDOW
-        if not self.buckets or claim.made_at - self.buckets[-1].first_at > grain:
+        in_time = settings.dedup != "window" or not self.buckets or claim.made_at - self.buckets[-1].first_at <= grain
+        if not self.buckets or not in_time:
             self.buckets.append(Bucket(claim.made_at, claim.made_at, {}))
         bucket = self.buckets[-1]
         self.count += key not in bucket.claims

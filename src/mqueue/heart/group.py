@@ -77,6 +77,7 @@ class Group:
         "lapsed",
         "name",
         "readers",
+        "tokens",
         "topic",
     )
 
@@ -85,6 +86,8 @@ class Group:
         self.name = name
         self.heard_at = now
         self.delivered = 0
+        self.tokens: set[int] = set()
+        """Of its leases: the leases themselves are in the state, so that they refer to the group and not it to them."""
         self.readers: list[Reader] = []
         self.place(partitions, starts)
 

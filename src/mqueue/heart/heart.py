@@ -92,6 +92,7 @@ class Heart:
         lease = Lease(token, group, consumer, runs, deadline, deadline, count, count)
         state = self.state
         state.leases[token] = lease
+        group.tokens.add(token)
         heappush(state.timers.heap, (deadline, token, lease))
         self.news.append(ev.Leased(now, group.topic, group.name, token, deadline, consumer, spans))
         return lease
@@ -161,24 +162,21 @@ class Heart:
         return topic.settled_by_all(claim, leased, now)
 
     def lease_of(self, group: Group, partition: int, offset: int) -> tuple[Lease, Run] | None:
-        """Who holds a message. Walks the leases: for the rare call that names a message, not for a hot path."""
-        if group.in_flight:
-            for lease in self.state.leases.values():
-                if lease.group is group:
-                    for run, _ in lease.find(partition, offset, 1):
-                        return lease, run
+        """Who holds a message. Walks the group's leases: for the rare call that names a message, not for a hot path."""
+        for token in group.tokens:
+            lease = self.state.leases[token]
+            for run, _ in lease.find(partition, offset, 1):
+                return lease, run
         return None
 
-    def lowest_leased(self, group: Group, partition: int) -> int:
-        """The lowest offset that is leased by a group."""
-        starts = [
-            run.start
-            for lease in self.state.leases.values()
-            if lease.group is group
-            for run in lease.runs
-            if run.mask and run.partition == partition
-        ]
-        return min(starts, default=NEVER)
+    def lowest_leased(self, group: Group) -> dict[int, int]:
+        """The lowest offset that is leased by a group, for each partition that has any."""
+        lowest: dict[int, int] = {}
+        for token in group.tokens:
+            for run in self.state.leases[token].runs:
+                if run.mask:
+                    lowest[run.partition] = min(run.start, lowest.get(run.partition, run.start))
+        return lowest
 
     def cancel(self, topic: Topic, partition: int, offset: int, priority: int, due: int, now: int) -> None:
         """End a scheduled message for everybody."""

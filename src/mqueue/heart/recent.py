@@ -12,23 +12,25 @@ from mqueue.model.limits import SETTLED_MEMORY_CALLS, SETTLED_MEMORY_MS
 
 
 class Recent:
-    __slots__ = ("_old", "_young")
+    __slots__ = ("_count", "_old", "_young")
 
     def __init__(self) -> None:
         self._young: dict[int, Settled | list[Settled]] = {}
         self._old: dict[int, Settled | list[Settled]] = {}
+        self._count = 0
 
     def add(self, event: Settled) -> None:
         young = self._young
         known = young.get(event.token)
         if known is None:
             young[event.token] = event
-            if len(young) >= SETTLED_MEMORY_CALLS // 2:
-                self._old, self._young = young, {}
         elif isinstance(known, list):
             known.append(event)
         else:
             young[event.token] = [known, event]
+        self._count += 1
+        if self._count >= SETTLED_MEMORY_CALLS // 2:
+            self._old, self._young, self._count = young, {}, 0
 
     def events(self) -> Iterator[Settled]:
         """What is remembered, oldest first."""

@@ -118,6 +118,7 @@ class State:
         lease.open -= count
         if not lease.open:
             del self.leases[lease.token]
+            lease.group.tokens.discard(lease.token)
             self.timers.drop()
 
     def _leased(self, event: ev.Leased) -> None:
@@ -139,6 +140,7 @@ class State:
         count = sum(run.count for run in runs)
         lease = Lease(event.token, group, event.consumer, tuple(runs), event.deadline, event.deadline, count, count)
         self.leases[event.token] = lease
+        group.tokens.add(event.token)
         self.timers.set(event.deadline, lease)
 
     def _extended(self, event: ev.Extended) -> None:
@@ -233,10 +235,10 @@ class State:
             reader.parked.clear()
 
     def _forget_leases(self, group: Group) -> None:
-        for lease in [lease for lease in self.leases.values() if lease.group is group]:
-            del self.leases[lease.token]
-            lease.open = 0
+        for token in group.tokens:
+            self.leases.pop(token).open = 0
             self.timers.drop()
+        group.tokens.clear()
 
     def _group(self, event: Any) -> Group:
         group: Group = self.topics[event.topic].groups[event.group]

@@ -58,5 +58,5 @@ class Timers(Generic[T]):
             thing = heappop(self.heap)[2]
             if thing.open:
                 return thing
-            self._dropped -= 1
+            self._dropped = max(0, self._dropped - 1)
         return None

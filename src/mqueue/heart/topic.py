@@ -21,6 +21,7 @@ class Topic:
         "nobody",
         "partitions",
         "plain",
+        "robin",
         "settings",
     )
 
@@ -34,6 +35,8 @@ class Topic:
         self.groups: dict[str, Group] = {}
         self.dedup = Dedup()
         self.dropped = False
+        self.robin = 0
+        """Whose turn it is to get what has no key."""
         self.plain = _is_plain(settings)
         """Whether a message of nothing but bytes can be appended as it is."""
         self.nobody: Group | None = None

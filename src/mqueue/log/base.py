@@ -41,6 +41,9 @@ class Log(Protocol):
     def frames(self, topic: int, partition: int, start: int, stop: int) -> Iterator[Frame]:
         """The frames that touch [start, stop), in order."""
 
+    def seal(self, frame: Frame) -> None:
+        """Nothing is added to this frame any more: somebody wants to read it without holding a lock."""
+
     def find(self, id: int) -> tuple[Frame, int] | None:
         """The frame and the row of a message."""
 
@@ -54,10 +57,13 @@ class Log(Protocol):
         """(stop, time of the last message, bytes) of each frame, oldest first: what retention needs to know."""
 
     def checkpoint(self, point: Checkpoint) -> None:
-        """Keep this: what is folded later starts from here."""
+        """Keep this: what is folded later starts from here, for the topics that are in it."""
 
     def load(self) -> Checkpoint | None:
-        """The last checkpoint."""
+        """What the last checkpoints say, of each topic the newest."""
+
+    def overdue(self, topic: int) -> bool:
+        """Whether so much is kept of what happened to a topic that a checkpoint should make it shorter."""
 
     def events(self, topic: int) -> Iterable[Event]:
         """What happened to a topic, oldest first, as far back as it is kept."""

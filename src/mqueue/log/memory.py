@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import chain, islice
 
-from mqueue.heart.checkpoint import Checkpoint
+from mqueue.heart.checkpoint import Checkpoint, TopicPoint
 from mqueue.log.base import Entry
 from mqueue.model.events import Event, TopicMade, TopicSet
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX
@@ -17,6 +17,8 @@ from mqueue.wire.rows import Extras
 
 _WARM_FRAMES = 64
 _CHUNK_EVENTS = 4096
+_EVENTS_MAX = 1 << 20
+"""So much of what happened to a topic is kept at most, whatever the age of its messages."""
 _END_OF_TIME = 1 << 62
 
 
@@ -37,15 +39,20 @@ class Tape:
         self.hot: Frame | None = None
 
     def add(self, frame: Frame) -> None:
-        if self.tail is not None:
-            self.tail.seal()
-            self.sealed_bytes += self.tail.size
+        self.seal()
         if not frame.open:
             self.sealed_bytes += frame.size
         self.frames.append(frame)
         self.bases.append(frame.base)
         self.next = frame.stop
         self.tail = frame if frame.open else None
+
+    def seal(self) -> None:
+        """The open frame, if there is one, is full or wanted as it is."""
+        if self.tail is not None:
+            self.tail.seal()
+            self.sealed_bytes += self.tail.size
+            self.tail = self.hot = None
 
     def open(self) -> Frame:
         """A new open frame at the end."""
@@ -61,10 +68,13 @@ class Tape:
 
     def trim(self, floor: int) -> None:
         gone = 0
-        while gone < len(self.frames) and self.frames[gone].stop <= floor and not self.frames[gone].open:
+        while gone < len(self.frames) and self.frames[gone].stop <= floor:
             gone += 1
         if gone:
-            self.sealed_bytes -= sum(frame.size for frame in self.frames[:gone])
+            dropped = self.frames[:gone]
+            if self.tail is not None and dropped[-1] is self.tail:
+                self.tail = None
+            self.sealed_bytes -= sum(frame.size for frame in dropped if not frame.open)
             del self.frames[:gone], self.bases[:gone]
             self.hot = None
 
@@ -89,6 +99,10 @@ class Journal:
     def __len__(self) -> int:
         return self._dropped + (len(self._chunks) - 1) * _CHUNK_EVENTS + len(self._chunks[-1])
 
+    @property
+    def kept(self) -> int:
+        return len(self) - self._dropped
+
     def mark(self) -> None:
         """A checkpoint was taken: to fold, only what comes from now on is needed."""
         self._marked = len(self)
@@ -100,12 +114,10 @@ class Journal:
         return islice(self, self._marked - self._dropped, None)
 
     def trim(self, at: int) -> None:
-        """Drop what happened before `at`, the time of the oldest message that is kept, and before the mark."""
-        while (
-            len(self._chunks) > 1
-            and self._chunks[0][-1].at < at
-            and self._dropped + len(self._chunks[0]) <= self._marked
-        ):
+        """Drop what a checkpoint covers, if it happened before the oldest message that is kept, or is too much."""
+        while len(self._chunks) > 1 and self._dropped + len(self._chunks[0]) <= self._marked:
+            if self._chunks[0][-1].at >= at and self.kept <= _EVENTS_MAX:
+                break
             self._dropped += len(self._chunks.popleft())
 
 
@@ -117,7 +129,7 @@ class MemoryLog:
         self._tapes: dict[tuple[int, int], Tape] = {}
         self._journals: dict[int, Journal] = {}
         self._warm: dict[int, Frame] = {}
-        self._checkpoint: Checkpoint | None = None
+        self._points: dict[int, TopicPoint] = {}
 
     def append(self, frame: Frame, id: int, now: int) -> None:
         tape = self.tape(frame.topic, frame.partition)
@@ -143,12 +155,17 @@ class MemoryLog:
             journal.add(event)
 
     def checkpoint(self, point: Checkpoint) -> None:
-        self._checkpoint = point
-        for journal in self._journals.values():
-            journal.mark()
+        for topic in point.topics:
+            self._points[topic.id] = topic
+            if topic.id in self._journals:
+                self._journals[topic.id].mark()
 
     def load(self) -> Checkpoint | None:
-        return self._checkpoint
+        return Checkpoint(tuple(self._points.values())) if self._points else None
+
+    def overdue(self, topic: int) -> bool:
+        journal = self._journals.get(topic)
+        return journal is not None and journal.kept > _EVENTS_MAX
 
     def frame(self, topic: int, partition: int, offset: int) -> Frame | None:
         tape = self._tapes.get((topic, partition))
@@ -169,7 +186,13 @@ class MemoryLog:
             if frame.base >= stop:
                 return
             if frame.stop > start:
+                self._warm_up(frame)
                 yield frame
+
+    def seal(self, frame: Frame) -> None:
+        tape = self.tape(frame.topic, frame.partition)
+        if tape.tail is frame:
+            tape.seal()
 
     def find(self, id: int) -> tuple[Frame, int] | None:
         for tape in self._tapes.values():
@@ -195,8 +218,7 @@ class MemoryLog:
     def sizes(self, topic: int, partition: int) -> Iterator[tuple[int, int, int]]:
         tape = self._tapes.get((topic, partition))
         for frame in tape.frames if tape is not None else ():
-            if not frame.open:
-                yield frame.stop, frame.at[-1], frame.size
+            yield frame.stop, frame.at[-1], frame.size
 
     def events(self, topic: int) -> Iterator[Event]:
         return iter(self._journals.get(topic, ()))
@@ -222,9 +244,8 @@ class MemoryLog:
                 yield from appended
 
     def _partitions(self, topic: int) -> int:
-        """How many partitions a topic had at the last checkpoint."""
-        known = self._checkpoint.topics if self._checkpoint else ()
-        return next((len(point.partitions) for point in known if point.id == topic), 0)
+        """How many partitions a topic had at its last checkpoint."""
+        return len(self._points[topic].partitions) if topic in self._points else 0
 
     def trim(self, topic: int, floors: tuple[int, ...]) -> None:
         tapes = [self.tape(topic, partition) for partition in range(len(floors))]
@@ -238,6 +259,7 @@ class MemoryLog:
         for key in [key for key in self._tapes if key[0] == topic]:
             del self._tapes[key]
         self._journals.pop(topic, None)
+        self._points.pop(topic, None)
 
     def _warm_up(self, frame: Frame | None) -> None:
         """Keep the lists of the last few frames that were written or read message by message, not of all."""

@@ -51,14 +51,6 @@ class Quotas:
         if len(self._buckets) > self._sweep_at:
             self._sweep(now)
 
-    def refund(self, namespace: str, count: int) -> None:
-        """Give back what was admitted and then not published."""
-        limit = self._limits.get(namespace, self._default)
-        bucket = self._buckets.get(namespace)
-        if limit is not None and bucket is not None:
-            left, at = bucket
-            self._buckets[namespace] = min(limit * _TOKEN, left + count * _TOKEN), at
-
     def set(self, namespace: str, per_minute: int | None) -> None:
         """Change a limit; None goes back to the default. What was spent stays spent."""
         if per_minute is None:

@@ -35,7 +35,6 @@ from mqueue.wire.rows import Extras, Rows
 class Store:
     __slots__ = (
         "_jitter",
-        "_robin",
         "defaults",
         "heart",
         "history_bytes",
@@ -72,7 +71,6 @@ class Store:
         self.written: list[Topic] = []
         """Dead-letter queues that got something: whoever waits for them has to be told."""
         self._jitter = jitter
-        self._robin = 0
 
     # Time and the log
 
@@ -103,6 +101,8 @@ class Store:
             name = bury.dlq_of(topic)
             if name is not None:
                 rows = bury.copies(self.log, list(dead))
+                if not rows.payload:
+                    continue
                 target = self.state.names.get((topic.namespace, name)) or self._add_topic(
                     topic.namespace, name, bury.dlq_settings(self.defaults), now
                 )
@@ -122,10 +122,7 @@ class Store:
         return topic if topic is not None else self.make_topic(namespace, name, self.defaults, now)
 
     def make_topic(self, namespace: str, name: str, settings: Settings, now: int) -> Topic:
-        if self.state.spaces.get(namespace, 0) >= self.limits.topics_max:
-            raise QueueFull(
-                f"namespace {namespace!r} has {self.limits.topics_max} topics, as many as allowed", code="topics_full"
-            )
+        self.check_topics(namespace, 1)
         check_settings(name, settings)
         return self._add_topic(namespace, name, bury.dlq_settings(settings) if is_dlq(name) else settings, now)
 
@@ -133,6 +130,14 @@ class Store:
         self.topic_id += 1
         self.happen(ev.TopicMade(now, self.topic_id, namespace, name, settings), now)
         return self.state.topics[self.topic_id]
+
+    def check_topics(self, namespace: str, more: int) -> None:
+        """Raise if a namespace cannot have so many more topics."""
+        if self.state.spaces.get(namespace, 0) + more > self.limits.topics_max:
+            raise QueueFull(
+                f"namespace {namespace!r} cannot have {more} more topics: {self.limits.topics_max} are allowed",
+                code="topics_full",
+            )
 
     def configure(self, topic: Topic, settings: Settings, now: int) -> None:
         if settings.partitions < len(topic.partitions):
@@ -281,8 +286,8 @@ class Store:
 
     def next_partition(self, topic: Topic) -> int:
         """Batches without keys go round."""
-        self._robin += 1
-        return self._robin % len(topic.partitions)
+        topic.robin += 1
+        return topic.robin % len(topic.partitions)
 
     def order_key(self, topic: Topic, frame: Frame, row: int) -> tuple[int, int, int]:
         """(priority, time, offset) of a message, with the due time that it was given last."""

@@ -97,7 +97,7 @@ class Frame:
     ) -> Frame:
         frame = cls(topic, partition)
         frame.count = batch.num_rows
-        frame.size = batch.get_total_buffer_size()
+        frame.size = batch.nbytes + _ROW_BYTES * frame.count
         frame.priority, frame.deliver_at, frame.expires_at = priority, deliver_at, expires_at
         frame._batch = batch
         return frame
@@ -117,14 +117,13 @@ class Frame:
 
     @property
     def batch(self) -> pa.RecordBatch:
-        """The columns as Arrow, without the numbers."""
-        batch = self._batch
-        if batch is None:
-            assert self._rows is not None
-            batch = encode(self._rows)
-            if not self.open:
-                self._batch = batch
-        return batch
+        """The columns of a sealed frame as Arrow, without the numbers. An open one still changes: seal it first."""
+        assert not self.open, "an open frame has no batch"
+        rows = self._rows
+        if self._batch is None:
+            assert rows is not None
+            self._batch = encode(rows)
+        return self._batch
 
     def chill(self) -> None:
         """Keep the compact form only."""
