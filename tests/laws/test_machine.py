@@ -463,4 +463,4 @@ def _dead(message: Any) -> Dead:
 
 def test_the_broker_is_the_model() -> None:
     print(f"MQUEUE_LAWS_SEED={SEED}")
-    run_state_machine_as_test(seed(SEED)(Machine), settings=profile(200, 3_000, steps=60 if LONG else 40))
+    run_state_machine_as_test(seed(SEED)(Machine), settings=profile(800, 6_000, steps=60 if LONG else 40))
