@@ -130,3 +130,10 @@ def test_a_part_of_a_table_weighs_what_it_is(make) -> None:
     for start in range(0, 500, 10):
         q.publish_arrow("t", table.slice(start, 10))
     assert q.stats("t").bytes < 2 * 500 * 1064
+
+
+def test_on_ack_keeps_what_nobody_has_read(q, clock) -> None:
+    q.configure("t", retention={"on_ack": True})
+    q.publish_many("t", [b"1", b"2"])
+    let_duties_run(q, clock)
+    assert [m.payload for m in q.receive("t", limit=10)] == [b"1", b"2"]

@@ -276,13 +276,13 @@ class MemoryLog:
         return tape
 
     def _appended(self, topic: int) -> Iterator[tuple[Frame, int]]:
-        """The stamps of a topic in order of time; those of one partition in order of offset."""
+        """The stamps of a topic in order of time and id, which is the order they were written in."""
         stamps = [
-            (frame.at[stamp], frame.partition, frame.base, stamp, frame)
+            (frame.at[stamp], frame.ids[stamp], stamp, frame)
             for (number, _), tape in self._tapes.items()
             if number == topic
             for frame in tape.frames
             for stamp in range(len(frame.at))
         ]
-        stamps.sort(key=lambda entry: entry[:4])
-        return ((frame, stamp) for _, _, _, stamp, frame in stamps)
+        stamps.sort(key=lambda entry: entry[:2])
+        return ((frame, stamp) for _, _, stamp, frame in stamps)

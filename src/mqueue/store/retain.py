@@ -54,6 +54,8 @@ def _floors(store: Store, topic: Topic, now: int) -> tuple[int, ...]:
 def _allowed(store: Store, topic: Topic, partition: Partition, now: int) -> int:
     """How far the rule would go."""
     rule = topic.settings.retention
+    if not topic.groups:  # nothing is acked while nobody reads
+        rule = replace(rule, on_ack=False)
     if topic.groups and store.history_bytes is not None:
         most = store.history_bytes
         rule = replace(rule, bytes=most if rule.bytes is None else min(most, rule.bytes))
