@@ -30,7 +30,8 @@ from mqueue.model.errors import Conflict
 from mqueue.model.ident import EPOCH_MS, IdSource
 from mqueue.model.settings import Settings
 from mqueue.policy.quota import Quotas
-from mqueue.store import bury, place, recover
+from mqueue.policy.retry import tick_up
+from mqueue.store import bury, place, recover, retain
 from mqueue.store import store as store_module
 from mqueue.store.store import Store
 from mqueue.store.tokens import Tokens
@@ -77,7 +78,8 @@ def token_not_compared(patch: Patch) -> None:
             if any(lease.find(number, start, mask) for number, start, _, mask in spans or ()):
                 token = lease.token
                 break
-        return real(self, token, verb, spans, now, **kw)
+        outcome: Outcome = real(self, token, verb, spans, now, **kw)
+        return outcome
 
     around(patch, Heart, "settle", settle)
 
@@ -141,7 +143,9 @@ def ack_gives_back(patch: Patch) -> None:
     numbers = count(1)
 
     def settle(real: Any, self: Heart, token: int, verb: str, *args: Any, **kw: Any) -> Outcome:
-        return real(self, token, "release" if verb == "ack" and next(numbers) % 10 == 0 else verb, *args, **kw)
+        verb = "release" if verb == "ack" and next(numbers) % 10 == 0 else verb
+        outcome: Outcome = real(self, token, verb, *args, **kw)
+        return outcome
 
     around(patch, Heart, "settle", settle)
 
@@ -167,7 +171,7 @@ def release_counts_the_attempt(patch: Patch) -> None:
 
 @bug("work", "I9 attempts")
 def backoff_missing(patch: Patch) -> None:
-    patch.setattr(heart_module, "backoff_due", lambda attempt, now, *rest: heart_module.tick_up(now))
+    patch.setattr(heart_module, "backoff_due", lambda attempt, now, *rest: tick_up(now))
 
 
 @bug("work", "I9 attempts")
@@ -240,7 +244,7 @@ def keys_go_astray(patch: Patch) -> None:
 @bug("work", "I20 bytes")
 def sorting_a_batch_mixes_up_payloads(patch: Patch) -> None:
     def take(real: Any, self: Rows, order: Any) -> Rows:
-        rows = real(self, order)
+        rows: Rows = real(self, order)
         rows.payload.reverse()
         return rows
 
@@ -427,7 +431,9 @@ def redrive_goes_to_every_group(patch: Patch) -> None:
 @bug("work", "fold")
 def fold_forgets_releases(patch: Patch) -> None:
     def fold(real: Any, state: State, entries: Any) -> State:
-        return real(state, (e for e in entries if not (isinstance(e, ev.Settled) and e.verb == "release")))
+        kept = (e for e in entries if not (isinstance(e, ev.Settled) and e.verb == "release"))
+        folded: State = real(state, kept)
+        return folded
 
     around(patch, recover, "fold", fold)
 
@@ -450,6 +456,11 @@ def journal_loses_an_event_now_and_then(patch: Patch) -> None:
 @bug("model", "model")
 def checkpoint_forgets_the_cursors(patch: Patch) -> None:
     patch.setattr(Reader, "places", lambda self: [])
+
+
+@bug("model", "model")
+def retention_ignores_who_is_owed(patch: Patch) -> None:
+    patch.setattr(retain, "_held", lambda topic, partition, now: partition.next)
 
 
 @bug("work", "I14 replay")

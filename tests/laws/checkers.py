@@ -204,8 +204,8 @@ def dead_at_the_last_attempt(history: History) -> Iterator[str]:
         if deaths is not None and copies[life.group, life.id] != deaths:
             yield f"{life.id} died {deaths} times in {life.group} and has {copies[life.group, life.id]} copies"
     for one in history.last("dlq"):
-        life = lives(history).get((one.group, one.id))
-        if life is None:
+        its_life = lives(history).get((one.group, one.id))
+        if its_life is None:
             if not history.of("redrive"):  # else it may have been published anew
                 yield f"a copy in the dead-letter queue of message {one.id}, which {one.group} was never to get"
         elif one.reason != "rejected" and one.attempts != history.rules["attempts_max"]:

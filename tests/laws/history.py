@@ -10,6 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
@@ -217,7 +218,7 @@ def _event(event: Any) -> tuple[int, str, str]:
     return _ms(event.time), event.kind, event.detail
 
 
-def _ms(time: Any) -> int:
+def _ms(time: datetime) -> int:
     return round(time.timestamp() * 1000)
 
 

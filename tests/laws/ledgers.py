@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from mqueue.model.lifecycle import DELIVERY_MOVES, Kind, State
-from tests.laws.history import History
+from tests.laws.history import History, Record
 from tests.laws.lives import lives
 
 _MOVES: dict[str, State] = {
@@ -87,5 +87,5 @@ def nothing_miscounted(history: History) -> Iterator[str]:
                 yield f"{name} counts {group.acked} acked and {group.dead} dead, {done} and {dead} were"
 
 
-def _once(deliveries: list[object]) -> bool:
-    return any(delivery.args["mode"] == "at_most_once" for delivery in deliveries)  # type: ignore[attr-defined]
+def _once(deliveries: list[Record]) -> bool:
+    return any(delivery.args["mode"] == "at_most_once" for delivery in deliveries)

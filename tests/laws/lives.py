@@ -85,7 +85,7 @@ class Life:
 
     def held_until(self, delivery: Record) -> int:
         """Until then the delivery certainly held its message, if it was not settled."""
-        until = delivery.at + delivery.args["visibility_ms"]
+        until: int = delivery.at + delivery.args["visibility_ms"]
         for extend in self.settles("extend"):
             if extend.args["token"] == delivery.val[0]:
                 until = min(until, extend.at) if extend.args["wait_ms"] is None else extend.at + extend.args["wait_ms"]
@@ -93,7 +93,7 @@ class Life:
 
     def over_at(self, delivery: Record, before: int = 2**62) -> int:
         """From then on the delivery certainly holds nothing."""
-        over = delivery.till + delivery.args["visibility_ms"]
+        over: int = delivery.till + delivery.args["visibility_ms"]
         for extend in self.settles("extend"):
             if extend.args["token"] == delivery.val[0] and extend.inv < before:
                 over = max(over, extend.till + extend.args["wait_ms"])
@@ -151,7 +151,7 @@ class Life:
             return False
         if self.born.till + self.offer.delay_ms > record.at:
             return False
-        before = [delivery for delivery in self.deliveries if delivery.inv < record.ret and delivery is not record]
+        before = [delivery for delivery in self.deliveries if delivery.val[0] < record.val[0]]
         if not before:
             return True
         last = before[-1]
@@ -177,7 +177,8 @@ def lives(history: History) -> dict[tuple[str, int], Life]:
     """The life of every message in every group; worked out once, when the run is over."""
     if history.lives is None:
         history.lives = _lives(history)
-    return history.lives
+    found: dict[tuple[str, int], Life] = history.lives
+    return found
 
 
 def _lives(history: History) -> dict[tuple[str, int], Life]:
@@ -203,12 +204,14 @@ def _lives(history: History) -> dict[tuple[str, int], Life]:
                 life.ends = [purge for purge in purges if purge.inv > record.inv] + drops
                 if id in cancelled:
                     life.ends.append(cancelled[id])
-                for settle, lost in settles[group][id]:
-                    (life.refused if lost else life.settled).append(settle)
+                for settle, refused in settles[group][id]:
+                    (life.refused if refused else life.settled).append(settle)
     for record in history.of("receive"):
         for one in record.val[1]:
             life_ = found.get((record.args["group"], one.id))
             if life_ is not None:
                 life_.deliveries.append(record)
                 life_.attempts[record.val[0]] = one.attempt
+    for life in found.values():  # of calls that were under way at the same time only the tokens know the order
+        life.deliveries.sort(key=lambda delivery: int(delivery.val[0]))
     return found

@@ -87,6 +87,7 @@ class Model:
         self.messages: dict[int, Msg] = {}
         self.groups: dict[str, Group] = {}
         self.ends = [0]
+        self.floors = [0]
         self.dlq: list[Dead] = []
         self.holders: dict[int, str] = {}
         self.answers: dict[tuple[int, int], tuple[str, int]] = {}
@@ -150,8 +151,20 @@ class Model:
             return message if message.at > self.now - self.rules.dedup_window_ms else None
         entries = [group.entries.get(message.id) for group in self.groups.values()]
         done = bool(entries) and all(entry is None or entry.state in OVER for entry in entries)
-        over = message.state in OVER or (message.state == "visible" and done)
+        over = message.state in (*OVER, "gone") or (message.state == "visible" and done)
         return None if over else message
+
+    def trim(self, floors: list[int]) -> None:
+        """Retention went so far: what somebody was still owed, or is scheduled, must not be gone."""
+        self.floors = floors
+        for message in self.messages.values():
+            if message.offset < floors[message.partition] and message.state != "gone":
+                entries = [group.entries.get(message.id) for group in self.groups.values()]
+                owed = any(entry is not None and entry.state not in OVER for entry in entries)
+                unread = message.state == "visible" and not entries
+                needed = owed or unread or message.state == "scheduled"
+                assert not needed, f"{message} was dropped too soon"
+                message.state = "gone"
 
     # Depth
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from mqueue.heart.group import Group, Lease
 from mqueue.heart.heart import Heart
+from mqueue.heart.lanes import Lane
 from mqueue.heart.marks import Marks
 from mqueue.heart.partition import Partition
 from mqueue.heart.reader import Reader
@@ -73,15 +74,7 @@ def _partition(partition: Partition) -> Snapshot:
         "void": _marks(partition.void),
         "expired": _marks(partition.expired),
         "due": {offset: due for offset, due in sorted(partition.due.items()) if offset not in partition.void},
-        "lanes": {
-            priority: _merged(
-                (offset, (at,))
-                for start, stop, at in lane.runs()
-                for offset in range(start, stop)
-                if offset not in partition.void
-            )
-            for priority, lane in partition.lanes.items()
-        },
+        "lanes": {priority: runs for priority, lane in partition.lanes.items() if (runs := _lane(partition, lane))},
         "to come": sorted(
             {
                 (entry[0], offset, entry[3])
@@ -99,6 +92,16 @@ def _partition(partition: Partition) -> Snapshot:
             }
         ),
     }
+
+
+def _lane(partition: Partition, lane: Lane) -> list[tuple[int, int, Fact]]:
+    """What is kept in a lane and not void."""
+    return _merged(
+        (offset, (at,))
+        for start, stop, at in lane.runs()
+        for offset in range(max(start, partition.floor), stop)
+        if offset not in partition.void
+    )
 
 
 def _group(group: Group) -> Snapshot:

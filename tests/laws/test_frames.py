@@ -122,7 +122,7 @@ def test_an_open_frame_is_the_same_open_sealed_and_chilled(
 
 
 def per_row(found: list[tuple[int, int, int, int, int]]) -> list[tuple[int, int, int, int]]:
-    return [(offset, *rest) for start, stop, *rest in found for offset in range(start, stop)]
+    return [(offset, p, due, expires) for start, stop, p, due, expires in found for offset in range(start, stop)]
 
 
 def expected(messages: list[dict[str, Any]], base: int) -> list[tuple[int, int, int, int]]:

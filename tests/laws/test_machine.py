@@ -53,6 +53,7 @@ SETTINGS = st.fixed_dictionaries(
         "overflow": st.sampled_from(["refuse", "drop_oldest"]),
         "dlq_expired": st.booleans(),
         "dedup": st.sampled_from(["window", "until_acked", "forever"]),
+        "retention": st.just({"on_ack": True}),
     },
 )
 DRAFTS = st.fixed_dictionaries({"priority": PRIORITIES, "delay": DELAYS, "ttl": TTLS, "key": KEYS})
@@ -118,7 +119,7 @@ class Machine(RuleBasedStateMachine):
     )
     def receive(self, group: str, limit: int, visibility: int | None, once: bool) -> None:
         if group not in self.model.groups:
-            self.model.make_group(group, [0] * len(self.model.ends))
+            self.model.make_group(group, list(self.model.floors))
         ready = self.model.ready(group)
         mode = "at_most_once" if once else "at_least_once"
         messages = self.q.receive(TOPIC, limit, group=group, visibility=_ms(visibility), mode=mode)
@@ -145,7 +146,8 @@ class Machine(RuleBasedStateMachine):
             settled, _ = self.model.extend(token, [message.id], self.model.now + 10_000)
         else:
             settled, _ = self.model.settle(token, verb, [message.id], delay if verb == "nack" else None)
-        argument = {"nack": [_ms(delay)], "extend": ["10s"]}.get(verb, [])
+        arguments: dict[str, list[str | None]] = {"nack": [_ms(delay)], "extend": ["10s"]}
+        argument = arguments.get(verb, [])
         if settled:
             getattr(message, verb)(*argument)
         else:
@@ -190,7 +192,10 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=PICK, to=st.sampled_from([None, 10, 20, 1_000, 3_000, 60_000]))
     def cancel_or_reschedule(self, pick: int, to: int | None) -> None:
         scheduled = [m.id for m in self.model.scheduled]
-        message = self._pick(pick, scheduled or list(self.model.messages))
+        kept = [m.id for m in self.model.messages.values() if m.state != "gone"]
+        if not kept:
+            return
+        message = self._pick(pick, scheduled or kept)
         late = to is not None and bool(message.expires) and self.model.now + to >= message.expires
         if message.state != "scheduled":
             with pytest.raises(Conflict):
@@ -248,10 +253,12 @@ class Machine(RuleBasedStateMachine):
         self._learn(settings)
 
     @precondition(lambda self: self.points)
-    @rule()
-    def checkpoint(self) -> None:
+    @rule(whole=st.booleans())
+    def checkpoint(self, whole: bool) -> None:
         self.store.flush()
-        self.store.log.checkpoint(checkpoint(self.store.state, self.store.state.topics.values(), self.model.now))
+        state = self.store.state
+        topics = list(state.topics.values()) if whole else [state.names["default", TOPIC]]
+        self.store.log.checkpoint(checkpoint(state, topics, self.model.now))
 
     # Look
 
@@ -259,6 +266,8 @@ class Machine(RuleBasedStateMachine):
     def explain(self, group: str) -> None:
         ready = self.model.ready(group) if group in self.model.groups else []
         for id, message in self.model.messages.items():
+            if message.state == "gone":
+                continue
             want, got = self.model.explain(id, group), self.q.explain(id, group=group).code
             tied = len(self.model.ends) > 1 and ready and message.order[:2] == ready[0].order[:2]
             assert got == want or (tied and {got, want} == {"ready", "behind"}), (id, got, want)
@@ -274,9 +283,9 @@ class Machine(RuleBasedStateMachine):
         due = sorted((m.due, m.partition, m.offset, m.id) for m in self.model.scheduled)
         assert [m.id for m in self.q.scheduled(TOPIC, 10_000)] == [entry[3] for entry in due]
         seen = list(self.q.scan(TOPIC))
-        assert [(m.partition, m.offset) for m in seen] == [
-            (p, o) for p, end in enumerate(self.model.ends) for o in range(end)
-        ]
+        kept = enumerate(zip(self.model.floors, self.model.ends, strict=True))
+        places = [(number, offset) for number, (floor, end) in kept for offset in range(floor, end)]
+        assert [(message.partition, message.offset) for message in seen] == places
         for message in seen:
             self._same(message, self.model.messages[message.id])
 
@@ -387,6 +396,7 @@ class Machine(RuleBasedStateMachine):
         rules.dedup = settings.get("dedup", rules.dedup)
         for _ in range(len(self.model.ends), settings.get("partitions", 1)):
             self.model.ends.append(0)
+            self.model.floors.append(0)
             for group in self.model.groups.values():
                 group.starts.append(0)
 
@@ -407,11 +417,13 @@ class Machine(RuleBasedStateMachine):
         self.clock.advance(f"{now - self.model.now}ms")
         self.q.stats(TOPIC)
         self.model.advance(now)
+        self.model.trim(list(self.store.state.names["default", TOPIC].floors))
 
     def _starts(self, to: str | int) -> list[int]:
         if isinstance(to, int):
-            return [min(to, end) for end in self.model.ends]
-        return [0] * len(self.model.ends) if to == "earliest" else list(self.model.ends)
+            pairs = zip(self.model.floors, self.model.ends, strict=True)
+            return [min(max(to, floor), end) for floor, end in pairs]
+        return list(self.model.floors if to == "earliest" else self.model.ends)
 
     def _same(self, message: Message, known: Msg) -> None:
         assert (message.payload, message.key, message.priority) == (known.payload, known.key, known.priority)
