@@ -8,6 +8,7 @@ from tests.laws.probes import by_ids, by_threads, by_workload
 from tests.laws.profile import LONG
 from tests.laws.workload import SCENES, Workload
 
+pytestmark = pytest.mark.timeout(0 if LONG else 300)
 SEEDS = range(60 if LONG else 6)
 
 

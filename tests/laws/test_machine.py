@@ -473,6 +473,7 @@ def _dead(message: Any) -> Dead:
     return Dead(int(message.headers["x-origin-id"]), message.group, message.attempts, message.reason)
 
 
+@pytest.mark.timeout(0 if LONG else 300)
 def test_the_broker_is_the_model() -> None:
     print(f"MQUEUE_LAWS_SEED={SEED}")
     run_state_machine_as_test(seed(SEED)(Machine), settings=profile(800, 6_000, steps=60 if LONG else 40))
