@@ -60,7 +60,7 @@ def nothing_lost(history: History) -> Iterator[str]:
 def ack_is_final(history: History) -> Iterator[str]:
     """I3: after an ok ack nobody in the group gets the message again, unless the group was moved."""
     for life in lives(history).values():
-        for ack in life.settles("ack"):
+        for ack in (settle for settle in life.settles("ack") if not life.repeats(settle)):
             for delivery in life.deliveries:
                 if delivery.inv > ack.ret and not life.reset_between(ack.inv, delivery.ret):
                     yield f"message {life.id} was acked in {life.group} and delivered again"
