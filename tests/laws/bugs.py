@@ -72,7 +72,7 @@ def around(patch: Patch, owner: Any, name: str, wrapper: Callable[..., Any]) -> 
 
 @bug("work", "I5 fence")
 def token_not_compared(patch: Patch) -> None:
-    def settle(real: Any, self: Heart, token: int, verb: str, spans: Any, now: int, **kw: Any) -> Outcome:
+    def settle(real: Any, self: Heart, token: bytes, verb: str, spans: Any, now: int, **kw: Any) -> Outcome:
         spans = None if spans is None else list(spans)
         for lease in self.state.leases.values() if token not in self.state.leases else ():
             if any(lease.find(number, start, mask) for number, start, _, mask in spans or ()):
@@ -86,7 +86,7 @@ def token_not_compared(patch: Patch) -> None:
 
 @bug("work", "I4 lease")
 def lease_half_as_long(patch: Patch) -> None:
-    def lease(real: Any, self: Heart, group: Any, limit: int, deadline: int, who: str, token: int, now: int) -> Any:
+    def lease(real: Any, self: Heart, group: Any, limit: int, deadline: int, who: str, token: bytes, now: int) -> Any:
         return real(self, group, limit, now + (deadline - now) // 2, who, token, now)
 
     around(patch, Heart, "lease", lease)
@@ -95,7 +95,7 @@ def lease_half_as_long(patch: Patch) -> None:
 @bug("work", "I5 fence")
 def tokens_do_not_rise(patch: Patch) -> None:
     numbers = count(2**100, -1)
-    patch.setattr(Tokens, "take", lambda self: next(numbers))
+    patch.setattr(Tokens, "take", lambda self: next(numbers).to_bytes(16, "big"))
 
 
 @bug("work", "I1 lost")
@@ -142,7 +142,7 @@ def ack_forgotten_once_in_ten(patch: Patch) -> None:
 def ack_gives_back(patch: Patch) -> None:
     numbers = count(1)
 
-    def settle(real: Any, self: Heart, token: int, verb: str, *args: Any, **kw: Any) -> Outcome:
+    def settle(real: Any, self: Heart, token: bytes, verb: str, *args: Any, **kw: Any) -> Outcome:
         verb = "release" if verb == "ack" and next(numbers) % 10 == 0 else verb
         outcome: Outcome = real(self, token, verb, *args, **kw)
         return outcome

@@ -136,7 +136,7 @@ class Recorder:
     def receive(self, proc: str, group: str, limit: int, visibility_ms: int, mode: str) -> list[Message]:
         def work() -> Any:
             got = self.broker.receive(self.topic, limit, group=group, visibility=f"{visibility_ms}ms", mode=mode)
-            token = got[0]._lease.token if got else 0
+            token = got[0]._lease.token if got else b""
             return (token, [seen(message) for message in got]), got
 
         args = {"group": group, "limit": limit, "visibility_ms": visibility_ms, "mode": mode}

@@ -36,7 +36,7 @@ class Life:
     def settles(self, verb: str | None = None) -> list[Record]:
         return [record for record in self.settled if verb is None or record.args["verb"] == verb]
 
-    def delivery_of(self, token: int) -> Record | None:
+    def delivery_of(self, token: bytes) -> Record | None:
         return next((record for record in self.deliveries if record.val[0] == token), None)
 
     def settled_by(self, delivery: Record) -> list[Record]:
@@ -213,5 +213,5 @@ def _lives(history: History) -> dict[tuple[str, int], Life]:
                 life_.deliveries.append(record)
                 life_.attempts[record.val[0]] = one.attempt
     for life in found.values():  # of calls that were under way at the same time only the tokens know the order
-        life.deliveries.sort(key=lambda delivery: int(delivery.val[0]))
+        life.deliveries.sort(key=lambda delivery: delivery.val[0])
     return found

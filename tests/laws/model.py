@@ -59,7 +59,7 @@ class Entry:
     state: str = "ready"
     attempt: int = 0
     until: int = 0
-    token: int = 0
+    token: bytes = 0
 
 
 @dataclass
@@ -219,7 +219,7 @@ class Model:
     def room(self, name: str) -> int:
         return max(0, self.rules.in_flight_max - self.groups[name].count("leased"))
 
-    def lease(self, name: str, token: int, ids: Iterable[int], deadline: int) -> list[int]:
+    def lease(self, name: str, token: bytes, ids: Iterable[int], deadline: int) -> list[int]:
         """Hand out messages that are ready; which attempt each one is."""
         group = self.groups[name]
         self.holders[token] = name
@@ -235,7 +235,7 @@ class Model:
 
     # Settle
 
-    def settle(self, token: int, verb: str, ids: Iterable[int], delay_ms: int | None = None) -> tuple[int, list[int]]:
+    def settle(self, token: bytes, verb: str, ids: Iterable[int], delay_ms: int | None = None) -> tuple[int, list[int]]:
         """How many were settled, and which are lost. The same call again is answered as the first was."""
         settled, lost = 0, []
         for id in ids:
@@ -250,7 +250,7 @@ class Model:
                 lost.append(id)
         return settled, lost
 
-    def extend(self, token: int, ids: Iterable[int], deadline: int) -> tuple[int, list[int]]:
+    def extend(self, token: bytes, ids: Iterable[int], deadline: int) -> tuple[int, list[int]]:
         ids = list(ids)
         held = [entry for id in ids if (entry := self._held(token, id)) is not None]
         for entry in held:
@@ -328,12 +328,12 @@ class Model:
         else:
             entry.state, entry.until = ("waiting", due) if due > self.now else ("ready", 0)
 
-    def _held(self, token: int, id: int) -> Entry | None:
+    def _held(self, token: bytes, id: int) -> Entry | None:
         name = self.holders.get(token)
         entry = self.groups[name].entries.get(id) if name in self.groups else None
         return entry if entry is not None and entry.state == "leased" and entry.token == token else None
 
-    def _answered(self, token: int, id: int) -> str | None:
+    def _answered(self, token: bytes, id: int) -> str | None:
         verb, at = self.answers.get((token, id), ("", 0))
         return verb if self.now - at <= REPEAT_MS else None
 

@@ -69,7 +69,8 @@ class Machine(RuleBasedStateMachine):
         self.model = Model(self.clock.now(), Rules())
         self.points = self.sound = False
         self.handed: list[tuple[Message, int]] = []
-        self.last_id = self.last_token = self.count = 0
+        self.last_id = self.count = 0
+        self.last_token = b""
 
     @initialize(settings=SETTINGS, points=st.booleans())
     def begin(self, settings: dict[str, Any], points: bool) -> None:

@@ -38,7 +38,7 @@ def peek(desk: TopicDesk, group_name: str, limit: int, kind: type[M], now: int) 
 
 def looked_at(desk: TopicDesk, group: Group, frame: Frame, row: int, kind: type[M]) -> M:
     """A message that nobody holds; settling it is refused."""
-    return kind(desk, Lease(0, group, "", (), 0, 0, 0, 0), _SEEN, frame, row, frame.rows.payload[row])
+    return kind(desk, Lease(b"", group, "", (), 0, 0, 0, 0), _SEEN, frame, row, frame.rows.payload[row])
 
 
 def stretches(

@@ -49,7 +49,7 @@ class GroupPoint(Struct, frozen=True):
 
 
 class LeasePoint(Struct, frozen=True):
-    token: int
+    token: bytes
     topic: int
     group: str
     consumer: str

@@ -19,7 +19,7 @@ class Lease(Struct, gc=False):
     With many leases held that is a quarter of what a single receive costs.
     """
 
-    token: int
+    token: bytes
     group: Group
     consumer: str
     runs: tuple[Run, ...]
@@ -86,7 +86,7 @@ class Group:
         self.name = name
         self.heard_at = now
         self.delivered = 0
-        self.tokens: set[int] = set()
+        self.tokens: set[bytes] = set()
         """Of its leases: the leases themselves are in the state, so that they refer to the group and not it to them."""
         self.readers: list[Reader] = []
         self.place(partitions, starts)

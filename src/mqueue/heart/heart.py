@@ -8,7 +8,6 @@ leave; a lease takes its runs while it finds them, and the laws prove that foldi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import heappush
 
 from msgspec import Struct
 
@@ -71,7 +70,7 @@ class Heart:
             else:
                 self._wake(thing, now)
 
-    def lease(self, group: Group, limit: int, deadline: int, consumer: str, token: int, now: int) -> Lease | None:
+    def lease(self, group: Group, limit: int, deadline: int, consumer: str, token: bytes, now: int) -> Lease | None:
         """Hand out the next messages in order; None if there are none."""
         spans: tuple[ev.LeasedSpan, ...]
         if limit == 1 and len(group.readers) == 1:  # by far the most common: no loops
@@ -93,7 +92,7 @@ class Heart:
         state = self.state
         state.leases[token] = lease
         group.tokens.add(token)
-        heappush(state.timers.heap, (deadline, token, lease))
+        state.timers.set(deadline, lease)
         self.news.append(ev.Leased(now, group.topic, group.name, token, deadline, consumer, spans))
         return lease
 
@@ -114,7 +113,7 @@ class Heart:
 
     def settle(
         self,
-        token: int,
+        token: bytes,
         verb: str,
         spans: Iterable[ev.Span] | None,
         now: int,
@@ -136,7 +135,7 @@ class Heart:
                 self._fail(lease, verb, held, now, delay_ms, jitter, error)
         return Outcome(settled, lost)
 
-    def extend(self, token: int, spans: Iterable[ev.Span] | None, deadline: int, now: int) -> Outcome:
+    def extend(self, token: bytes, spans: Iterable[ev.Span] | None, deadline: int, now: int) -> Outcome:
         """Move the deadline of what a lease holds: the spans given, or all of it."""
         lease = self.state.leases.get(token)
         held, _, lost = self._held(lease, token, "extend", spans, now)
@@ -145,7 +144,7 @@ class Heart:
             self.happen(ev.Extended(now, lease.group.topic, lease.group.name, token, deadline, given))
         return Outcome(sum(bits.bit_count() for _, bits in held), lost)
 
-    def not_held(self, token: int, verb: str, spans: Iterable[ev.Span], now: int) -> set[tuple[int, int]]:
+    def not_held(self, token: bytes, verb: str, spans: Iterable[ev.Span], now: int) -> set[tuple[int, int]]:
         """(partition, offset) of what a settle call would find lost."""
         return set(self._held(self.state.leases.get(token), token, verb, spans, now)[2])
 
@@ -208,7 +207,7 @@ class Heart:
         return max(topic.groups.values(), key=lambda group: (group.owed, group.ready + group.waiting))
 
     def _held(
-        self, lease: Lease | None, token: int, verb: str, spans: Iterable[ev.Span] | None, now: int
+        self, lease: Lease | None, token: bytes, verb: str, spans: Iterable[ev.Span] | None, now: int
     ) -> tuple[list[tuple[Run, int]], int, tuple[tuple[int, int], ...]]:
         """What a lease holds of the spans; how many the same call settled before; (partition, offset) of the rest."""
         if spans is None:

@@ -15,8 +15,8 @@ class Recent:
     __slots__ = ("_count", "_old", "_young")
 
     def __init__(self) -> None:
-        self._young: dict[int, Settled | list[Settled]] = {}
-        self._old: dict[int, Settled | list[Settled]] = {}
+        self._young: dict[bytes, Settled | list[Settled]] = {}
+        self._old: dict[bytes, Settled | list[Settled]] = {}
         self._count = 0
 
     def add(self, event: Settled) -> None:
@@ -37,7 +37,7 @@ class Recent:
         for known in (*self._old.values(), *self._young.values()):
             yield from known if isinstance(known, list) else (known,)
 
-    def settled(self, token: int, verb: str, partition: int, start: int, mask: int, now: int) -> int:
+    def settled(self, token: bytes, verb: str, partition: int, start: int, mask: int, now: int) -> int:
         """Which of these bits that token settled with that verb in the last ten minutes."""
         found = 0
         for known in (self._old.get(token), self._young.get(token)):

@@ -50,7 +50,7 @@ class State:
         self.names: dict[tuple[str, str], Topic] = {}
         self.spaces: dict[str, int] = {}
         """How many topics each namespace has."""
-        self.leases: dict[int, Lease] = {}
+        self.leases: dict[bytes, Lease] = {}
         self.recent = Recent()
         self.timers: Timers[Lease | Waiting | Wake] = Timers()
         self._appliers: dict[type, Callable[[Any], None]] = {

@@ -58,7 +58,7 @@ class Sought(Event, frozen=True, gc=False, tag=6, array_like=True):
 
 class Leased(Event, frozen=True, gc=False, tag=7, array_like=True):
     group: str
-    token: int
+    token: bytes
     deadline: int
     consumer: str
     spans: tuple[LeasedSpan, ...]
@@ -71,7 +71,7 @@ class Settled(Event, frozen=True, gc=False, tag=8, array_like=True):
     """
 
     group: str
-    token: int
+    token: bytes
     verb: str
     spans: tuple[Span, ...]
     due: int = 0
@@ -81,7 +81,7 @@ class Settled(Event, frozen=True, gc=False, tag=8, array_like=True):
 
 class Extended(Event, frozen=True, gc=False, tag=9, array_like=True):
     group: str
-    token: int
+    token: bytes
     deadline: int
     spans: tuple[Span, ...]
 

@@ -323,7 +323,7 @@ class Store:
 
     def settle(
         self,
-        token: int,
+        token: bytes,
         verb: str,
         spans: Iterable[ev.Span] | None,
         now: int,
@@ -336,7 +336,7 @@ class Store:
         self.commit(now)
         return outcome
 
-    def extend(self, token: int, spans: Iterable[ev.Span] | None, deadline: int, now: int) -> Outcome:
+    def extend(self, token: bytes, spans: Iterable[ev.Span] | None, deadline: int, now: int) -> Outcome:
         outcome = self.heart.extend(token, spans, deadline, now)
         self.commit(now)
         return outcome

@@ -1,18 +1,16 @@
 """Lease tokens: rising, so that a later lease is told from an earlier one, and not to be guessed.
 
- 127        96 95         64 63                    0
-+-------------+-------------+-----------------------+
-|    epoch    |   counter   |      random bits      |
-+-------------+-------------+-----------------------+
+ 0            4            8                      16
++------------+------------+-----------------------+
+|   epoch    |  counter   |      random bytes     |     big-endian: tokens sort as they were given out
++------------+------------+-----------------------+
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 _BATCH = 512
-_UNPACK = struct.Struct(f"<{_BATCH}Q").unpack
 
 
 class Tokens:
@@ -23,12 +21,14 @@ class Tokens:
     def __init__(self, epoch: int, entropy: Callable[[int], bytes]) -> None:
         self._next = epoch << 32
         self._entropy = entropy
-        self._ready: list[int] = []
+        self._ready: list[bytes] = []
 
-    def take(self) -> int:
+    def take(self) -> bytes:
         if not self._ready:
             numbers = range(self._next + _BATCH, self._next, -1)  # the last one goes first
-            random = _UNPACK(self._entropy(8 * _BATCH))
-            self._ready = [number << 64 | bits for number, bits in zip(numbers, random, strict=True)]
+            random = self._entropy(8 * _BATCH)
+            self._ready = [
+                number.to_bytes(8, "big") + random[8 * place : 8 * place + 8] for place, number in enumerate(numbers)
+            ]
             self._next += _BATCH
         return self._ready.pop()

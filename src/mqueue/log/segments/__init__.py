@@ -1,0 +1,1 @@
+"""The log on disk: segments of commits, behind a small `Disk`."""
