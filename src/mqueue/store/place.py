@@ -110,21 +110,6 @@ def recognise(heart: Heart, topic: Topic, rows: Rows, now: int) -> Known:
     return Known(claims, repeats, fresh)
 
 
-def claims_of(frame: Frame, rows: range) -> Iterator[tuple[bytes, Claim]]:
-    """The claims that some messages of a frame make on their idempotency keys."""
-    keys = frame.rows.idempotency_key
-    for row in rows if keys is not None else ():
-        key = keys[row] if keys is not None else None
-        if key is not None:
-            at = frame.at_of(row)
-            due = max(at, frame.number("deliver_at", row))
-            priority = frame.number("priority", row)
-            claim = Claim(
-                at, frame.id_of(row), frame.partition, frame.base + row, priority, due, digest(frame.rows.payload[row])
-            )
-            yield digest(key.encode()), claim
-
-
 def receipts(topic: Topic, placed: list[Placed], count: int, durability: str) -> list[Receipt]:
     """Receipts in the order of the call's rows."""
     found: list[Receipt] = []

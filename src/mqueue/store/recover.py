@@ -9,8 +9,8 @@ from mqueue.heart.fold import Appended, fold
 from mqueue.heart.schedule import NEVER
 from mqueue.heart.state import State
 from mqueue.log.base import Log
+from mqueue.log.claims import claims_of
 from mqueue.model.events import Event
-from mqueue.store.place import claims_of
 
 
 def recover(log: Log) -> State:

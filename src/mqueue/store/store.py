@@ -16,6 +16,7 @@ from mqueue.heart.heart import Heart, Outcome
 from mqueue.heart.state import State
 from mqueue.heart.topic import Topic
 from mqueue.log.base import Log
+from mqueue.log.claims import claims_of
 from mqueue.model import events as ev
 from mqueue.model.errors import BadSetting, QueueFull
 from mqueue.model.ident import IdSource
@@ -26,7 +27,7 @@ from mqueue.model.priority import NORMAL
 from mqueue.model.settings import Settings
 from mqueue.policy.routing import partition_of
 from mqueue.store import bury
-from mqueue.store.place import check_priorities, check_priority, claims_of, place, receipts, recognise
+from mqueue.store.place import check_priorities, check_priority, place, receipts, recognise
 from mqueue.store.tokens import Tokens
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Extras, Rows

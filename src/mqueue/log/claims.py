@@ -1,0 +1,23 @@
+"""The claims that messages make on their idempotency keys: told by the frames themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mqueue.heart.dedup import Claim, digest
+from mqueue.wire.frame import Frame
+
+
+def claims_of(frame: Frame, rows: range) -> Iterator[tuple[bytes, Claim]]:
+    """The claims that some messages of a frame make on their idempotency keys."""
+    keys = frame.rows.idempotency_key
+    for row in rows if keys is not None else ():
+        key = keys[row] if keys is not None else None
+        if key is not None:
+            at = frame.at_of(row)
+            due = max(at, frame.number("deliver_at", row))
+            priority = frame.number("priority", row)
+            claim = Claim(
+                at, frame.id_of(row), frame.partition, frame.base + row, priority, due, digest(frame.rows.payload[row])
+            )
+            yield digest(key.encode()), claim
