@@ -94,10 +94,12 @@ class Frame:
         priority: Numbers,
         deliver_at: Numbers,
         expires_at: Numbers,
+        *,
+        size: int | None = None,
     ) -> Frame:
         frame = cls(topic, partition)
         frame.count = batch.num_rows
-        frame.size = batch.nbytes + _ROW_BYTES * frame.count
+        frame.size = batch.nbytes + _ROW_BYTES * frame.count if size is None else size
         frame.priority, frame.deliver_at, frame.expires_at = priority, deliver_at, expires_at
         frame._batch = batch
         return frame
@@ -124,6 +126,15 @@ class Frame:
             assert rows is not None
             self._batch = encode(rows)
         return self._batch
+
+    @property
+    def payloads(self) -> list[bytes] | None:
+        """The payloads of a frame whose rows have nothing else and were not made into Arrow so far; else None."""
+        rows = self._rows
+        if self._batch is not None or rows is None:
+            return None
+        plain = rows.key is None and rows.headers is None and rows.idempotency_key is None and rows.fairness_key is None
+        return rows.payload if plain else None
 
     def chill(self) -> None:
         """Keep the compact form only."""
