@@ -10,9 +10,12 @@ from mqueue.wire.frame import Frame
 
 def claims_of(frame: Frame, rows: range) -> Iterator[tuple[bytes, Claim]]:
     """The claims that some messages of a frame make on their idempotency keys."""
+    if not frame.uses("idempotency_key"):
+        return
     keys = frame.rows.idempotency_key
-    for row in rows if keys is not None else ():
-        key = keys[row] if keys is not None else None
+    assert keys is not None
+    for row in rows:
+        key = keys[row]
         if key is not None:
             at = frame.at_of(row)
             due = max(at, frame.number("deliver_at", row))

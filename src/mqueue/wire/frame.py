@@ -142,14 +142,24 @@ class Frame:
             self._batch = self.batch
             self._rows = self.delivered = None
 
-    def seal(self) -> None:
+    def close(self) -> None:
         """No more messages are added. A number that turned out to be the same in all rows is kept once."""
         self.open = False
         self._used.clear()
         self.priority, self.deliver_at, self.expires_at = (
             _one_or_many(column) for column in (self.priority, self.deliver_at, self.expires_at)
         )
+
+    def seal(self) -> None:
+        """No more messages are added, and what there is becomes compact."""
+        self.close()
         self.chill()
+
+    def uses(self, name: str) -> bool:
+        """Whether any row may have a value in a column; the rows are not unpacked for it."""
+        if self._rows is not None:
+            return getattr(self._rows, name) is not None
+        return name in self.batch.schema.names
 
     def stamp(self, base: int, id: int, at: int) -> None:
         """The frame as a whole is appended: its place, its first id, its time."""
