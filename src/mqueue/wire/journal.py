@@ -44,8 +44,8 @@ def _kinds(event: type[Event]) -> list[type[Event]]:
 
 
 _FORMS: dict[type[Event], Form] = {kind: form_of(kind, _SPANS) for kind in _kinds(Event)}
-_THIN = {kind: form.thin for kind, form in _FORMS.items() if form.thin}
-_THICK = {form.type: form.thick for form in _FORMS.values() if form.thick}
+_THIN = {kind: form.thin for kind, form in _FORMS.items() if form.changed}
+_THICK = {form.type: form.thick for form in _FORMS.values() if form.changed}
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(
     GenericAlias(list, (reduce(or_, (form.type for form in _FORMS.values())),))

@@ -19,12 +19,20 @@ from msgspec.structs import astuple
 from mqueue.model.limits import FRAME_ROWS_MAX
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 class Form(NamedTuple):
-    """How values of a type look on the wire: as which type, and the ways there and back; None: as they are."""
+    """How values of a type look on the wire: as which type, and the ways there and back."""
 
     type: Any
-    thin: Callable[[Any], Any] | None = None
-    thick: Callable[[Any], Any] | None = None
+    thin: Callable[[Any], Any] = _same
+    thick: Callable[[Any], Any] = _same
+
+    @property
+    def changed(self) -> bool:
+        return self.thin is not _same
 
 
 Forms: TypeAlias = Mapping[tuple[type[Struct] | None, str], Callable[[Any], Form]]
@@ -97,9 +105,9 @@ def _bytes(mask: int) -> bytes:
 
 
 def _many(item: Form, kind: Any) -> Form:
-    if item.thin is None or item.thick is None:
+    if not item.changed:
         return Form(kind)
-    thin, thick = item.thin, item.thick
+    _, thin, thick = item
     return Form(
         GenericAlias(tuple, (item.type, ...)),
         lambda values: [thin(value) for value in values],
@@ -113,7 +121,7 @@ def _struct(kind: type[Struct], special: Forms, nameless: frozenset[type[Struct]
     for name in kind.__struct_fields__:
         make = special.get((kind, name)) or special.get((None, name))
         forms.append(make(hints[name]) if make else form_of(hints[name], special, nameless))
-    changed = [place for place, form in enumerate(forms) if form.thin]
+    changed = [place for place, form in enumerate(forms) if form.changed]
     if not changed:
         return Form(kind)
     twin = _twin(kind, forms, kind in nameless)
