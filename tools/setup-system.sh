@@ -2,7 +2,10 @@
 # Install the Debian packages that tests marked `system` need. Without them those tests skip and say why.
 set -euo pipefail
 
-packages=()
+packages=(
+  # tools/power_cut: a disk whose power can be cut (nbdkit and its Python plugin), made a file (nbdfuse), with file systems on it
+  nbdkit nbdkit-plugin-python libnbd-bin fuse3 e2fsprogs xfsprogs
+)
 
 if [ "${#packages[@]}" -eq 0 ]; then
   echo "setup-system: nothing to install yet"
