@@ -157,3 +157,44 @@ def test_rows_can_be_picked_and_sorted(messages: list[dict[str, Any]], data: st.
     assert (list(range(len(messages))) if order is None else order.tolist()) == wanted
     for row, message in enumerate(plain(messages)):
         assert rows.extras(row) == {name: value for name, value in message.items() if name != "payload"}
+
+
+@seed(SEED)
+@law
+@given(
+    st.lists(st.tuples(MESSAGES, st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=25),
+    st.booleans(),
+    st.data(),
+)
+def test_a_slice_has_the_same_messages_in_the_same_places(
+    singles: list[tuple[dict[str, Any], int, int]], cold: bool, data: st.DataObject
+) -> None:
+    frame = Frame.opened(1, 0, 40)
+    id, now = 1_000, NOW
+    for message, wait, gap in singles:
+        id, now = id + gap + 1, now + wait
+        frame.add(message["payload"], {k: v for k, v in message.items() if k != "payload"} or None, id, now)
+    frame.close()
+    if cold:
+        frame.chill()
+    assert frame.keys() == [message.get("key") for message, _, _ in singles]
+    first = data.draw(st.integers(0, frame.count - 1))
+    last = data.draw(st.integers(first + 1, frame.count))
+    piece = frame.slice(first, last)
+    rows = range(first, last)
+    assert (piece.topic, piece.partition, piece.base, piece.stop) == (1, 0, 40 + first, 40 + last)
+    assert messages_of(piece) == [message_of(frame, row) for row in rows]
+    assert piece.column_ids().tolist() == [frame.id_of(row) for row in rows]
+    assert piece.column_at().tolist() == [frame.at_of(row) for row in rows]
+    assert [piece.row_of(frame.id_of(row)) for row in rows] == list(range(piece.count))
+    covered = [stretch for stamp in range(len(piece.at)) for stretch in piece.stretches(stamp)]
+    assert per_row(covered) == expected([message_of(frame, row) for row in rows], piece.base)
+    assert piece.keys() == frame.keys()[first:last]
+
+
+def test_a_slice_holds_on_to_nothing_else() -> None:
+    frame = Frame.of_rows(1, 0, Rows([b"x" * 1_000] * 1_000))
+    frame.stamp(0, 1, NOW)
+    piece = frame.slice(500, 502)
+    assert piece.batch.get_total_buffer_size() < 4_000
+    assert 2_000 < piece.size < 4_000
