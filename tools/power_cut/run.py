@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import select
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from machine import Machine, file_systems, missing
 
 HERE = Path(__file__).parent
 SHOWN = 5
+PATIENCE_SECONDS = 60
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Program:
     """A script beside this one, loaded while the disk is being made."""
 
     def __init__(self, name: str, *args: object) -> None:
+        self._name = name
         command = [sys.executable, str(HERE / name), *map(str, args)]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
@@ -53,7 +56,7 @@ class Program:
     def expect(self, line: str) -> None:
         got = self._line()
         if got != line:
-            raise ChildProcessError(f"{self._process.args}: said {got!r}, not {line!r}")
+            raise ChildProcessError(f"{self._name} said {got!r}, not {line!r}")
 
     def begin(self) -> None:
         self.expect("ready")
@@ -65,7 +68,10 @@ class Program:
         return self._line()
 
     def _line(self) -> str:
+        """Each is asked for before the next is written, so none waits unseen in a buffer."""
         assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], PATIENCE_SECONDS)[0]:
+            raise TimeoutError(f"{self._name} says nothing")
         return self._process.stdout.readline().strip()
 
 

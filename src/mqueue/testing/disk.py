@@ -93,15 +93,17 @@ class SimDisk:
         found = dict(self._names_durable)
         for old, new, inode in surviving_names(self._names_pending, names, rng):
             _rename(found, (None if names == "both" and new else old, new, inode))
-        leftover = self._leftover(rng) if files in (None, "stale") else b""
-        copies: dict[Inode, Inode] = {}
-        for inode in found.values():
-            if inode not in copies:
-                one = files or (rng.choice(FILES) if inode.pending else "none")
-                copies[inode] = Inode(surviving_bytes(inode.durable, inode.pending, one, rng, leftover))
+        copies = {inode: Inode(self._survivor(inode, files, rng)) for inode in dict.fromkeys(found.values())}
         after._names = {name: copies[inode] for name, inode in found.items()}
         after._names_durable = dict(after._names)
         return after
+
+    def _survivor(self, inode: Inode, kind: str | None, rng: Random) -> bytes:
+        if not inode.pending:
+            return inode.durable
+        kind = kind or rng.choice(FILES)
+        leftover = self._leftover(rng) if kind == "stale" else b""
+        return surviving_bytes(inode.durable, inode.pending, kind, rng, leftover)
 
     def kill(self) -> SimDisk:
         """This disk for the next process: all that was written is there, and what was not synced still is not."""
