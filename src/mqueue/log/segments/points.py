@@ -28,6 +28,7 @@ VERSION = 1
 _MASKS: Forms = {
     (PartitionPoint, "void"): marks,
     (PartitionPoint, "expired"): marks,
+    (PartitionPoint, "kept"): marks,
     (Run, "mask"): mask,
     (Settled, "spans"): spans,
 }
