@@ -27,6 +27,7 @@ from mqueue.model.errors import (
     InUse,
     LeaseLost,
     NotFound,
+    Poisoned,
     QueueFull,
     QuotaExceeded,
     Refused,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from mqueue.broker.numbers import GroupStats, TopicStats
     from mqueue.broker.settle import Settlement
     from mqueue.broker.tables import ArrowLease
+    from mqueue.log.segments.storage import Storage
 
 __version__ = "0.1.0"
 
@@ -85,6 +87,7 @@ __all__ = [
     "Limits",
     "Message",
     "NotFound",
+    "Poisoned",
     "QueueFull",
     "QuotaExceeded",
     "Receipt",
@@ -92,6 +95,7 @@ __all__ = [
     "Refused",
     "Settlement",
     "ShardDown",
+    "Storage",
     "Subscription",
     "TooLarge",
     "TopicStats",
@@ -121,6 +125,7 @@ _HOMES = {
     "Message": "broker.message",
     "Redrive": "broker.dlq",
     "Settlement": "broker.settle",
+    "Storage": "log.segments.storage",
     "Subscription": "broker.consume",
     "TopicStats": "broker.numbers",
     "Trace": "broker.explain",

@@ -28,7 +28,11 @@ def _memory(clock: ManualClock, folder: Path, **settings: Any) -> mqueue.Broker:
     return mqueue.Broker(clock=clock, **settings)
 
 
-BACKENDS = {"memory": Backend(_memory, embedded=True)}
+def _disk(clock: ManualClock, folder: Path, **settings: Any) -> mqueue.Broker:
+    return mqueue.Broker(folder, clock=clock, storage=mqueue.Storage(reserve_bytes=0), **settings)
+
+
+BACKENDS = {"memory": Backend(_memory, embedded=True), "disk": Backend(_disk, embedded=True)}
 
 
 @pytest.fixture(params=BACKENDS)

@@ -1,5 +1,6 @@
 """Made by tools/async_stub.py from the sync classes: do not edit."""
 
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -14,6 +15,7 @@ from mqueue.broker.message import AsyncMessage
 from mqueue.broker.numbers import TopicStats
 from mqueue.broker.replay import Position
 from mqueue.broker.settle import Settlement
+from mqueue.log.segments.storage import Storage
 from mqueue.model.clock import Clock
 from mqueue.model.limits import Limits
 from mqueue.model.message import Draft, Receipt
@@ -51,11 +53,13 @@ class AsyncBroker:
     """A broker inside this process, for event loops. Safe to use from many tasks and many loops."""
     def __init__(
         self,
+        path: str | os.PathLike[str] | None = None,
         *,
         name: str = "",
         clock: Clock | None = None,
         quotas: Mapping[str, int] | None = None,
         limits: Limits | None = None,
+        storage: Storage | None = None,
         **settings: Any,
     ) -> None: ...
     async def __aenter__(self) -> AsyncBroker: ...

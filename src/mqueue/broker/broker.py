@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from mqueue.broker import deliver, explain, manage, numbers, publish, replay, settle, tables
+from mqueue.broker import deliver, explain, foundation, manage, numbers, publish, replay, settle, tables
+from mqueue.broker.commits import Gate
 from mqueue.broker.consume import Source, Subscription, consume
 from mqueue.broker.dlq import DeadMessage, Dlq
-from mqueue.broker.engine import Engine
 from mqueue.broker.intake_arrow import publish_table
 from mqueue.broker.message import Envelope, Message
 from mqueue.broker.waiting import wait_in_thread
 from mqueue.heart.topic import Topic
-from mqueue.log.memory import MemoryLog
+from mqueue.log.segments.disk import RealDisk
+from mqueue.log.segments.storage import Storage
 from mqueue.model.clock import Clock, SystemClock
-from mqueue.model.errors import Refused
-from mqueue.model.ident import IdSource
+from mqueue.model.errors import BadSetting, Refused
 from mqueue.model.limits import Limits
 from mqueue.model.message import Draft, Receipt
 from mqueue.model.names import check_name
 from mqueue.model.settings import describe, parse
 from mqueue.model.times import Duration, Instant
 from mqueue.policy.quota import Quotas
-from mqueue.policy.retry import JITTER_MAX
-from mqueue.store.store import Store
-from mqueue.store.tokens import Tokens
 
 M = TypeVar("M", bound=Envelope)
 T = TypeVar("T")
@@ -38,39 +34,37 @@ R = TypeVar("R")
 Topics = str | Sequence[str]
 
 _DESKS_SLACK = 1024
-_HISTORY_BYTES = 64 * 1024 * 1024
-"""So much of what its groups have settled a topic in memory keeps for replay. What is owed is always kept."""
 
 
 class Broker:
-    """A broker inside this process. Safe to use from many threads."""
+    """A broker inside this process: in memory, or given a path on disk. Safe to use from many threads."""
 
     # What is different in an event loop; `loop` puts its own in these places, and `_wait`.
     _message_type: type[Message] = Message
     _dead_type: type[DeadMessage] = DeadMessage
     _subscription_type: type[Subscription] = Subscription
     _consume = staticmethod(consume)
+    _gate_type: type[Gate] = Gate
 
     def __init__(
         self,
+        path: str | os.PathLike[str] | None = None,
         *,
         name: str = "",
         clock: Clock | None = None,
         quotas: Mapping[str, int] | None = None,
         limits: Limits | None = None,
+        storage: Storage | None = None,
         **settings: Any,
     ) -> None:
-        chance = random.Random(os.urandom(16))  # noqa: S311 - spreads retries, guards nothing
-        store = Store(
-            MemoryLog(),
-            ids=IdSource(0),
-            tokens=Tokens(0, os.urandom),
-            jitter=lambda: chance.uniform(-JITTER_MAX, JITTER_MAX),
-            defaults=parse(settings),
-            limits=limits or Limits(),
-            history_bytes=_HISTORY_BYTES,
-        )
-        self._engine = Engine(store, clock or SystemClock(), Quotas(quotas))
+        given = (clock or SystemClock(), Quotas(quotas), parse(settings), limits or Limits())
+        if path is None:
+            if storage is not None:
+                raise BadSetting("storage is given, but no path: a broker in memory stores nothing")
+            self._engine = foundation.in_memory(*given)
+        else:
+            self._engine = foundation.on_disk(RealDisk(path), storage or Storage(), *given, self._gate_type)
+            self._engine.start()
         self._namespace = "default"
         self._name = name
         self._desks: dict[str, deliver.TopicDesk] = {}
@@ -120,7 +114,8 @@ class Broker:
     ) -> Receipt:
         """Publish one message. Bytes go as they are, text as UTF-8, anything else as JSON."""
         if durability is not None:
-            publish.check_durability(self._engine, durability)
+            draft = Draft(payload, key, headers, priority, delay, deliver_at, ttl, idempotency_key, fairness_key)
+            return publish.publish_as(self._engine, self._namespace, topic, draft, durability)
         if (
             payload.__class__ is bytes
             and key is None
@@ -140,15 +135,13 @@ class Broker:
         self, topic: str | None, messages: Iterable[Any], *, durability: str | None = None
     ) -> list[Receipt]:
         """Publish many messages in one commit, all or none. Drafts may name topics of their own."""
-        publish.check_durability(self._engine, durability)
-        return publish.publish_many(self._engine, self._namespace, topic, messages)
+        return publish.publish_many(self._engine, self._namespace, topic, messages, durability)
 
     def publish_arrow(
         self, topic: str, table: pa.Table | pa.RecordBatch, *, durability: str | None = None
     ) -> Sequence[Receipt]:
         """Publish a table in one commit: column payload; key, headers, priority, deliver_at, expires_at if present."""
-        publish.check_durability(self._engine, durability)
-        return publish_table(self._engine, self._namespace, topic, table)
+        return publish_table(self._engine, self._namespace, topic, table, durability)
 
     # Receive
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import TypeVar
 
+from mqueue.broker.commits import committed
 from mqueue.broker.engine import Engine
 from mqueue.broker.message import Envelope
 from mqueue.heart.group import Lease
@@ -97,6 +98,7 @@ class TopicDesk:
             self.ack(message)
         else:
             self.settle(verb, message, wait=wait, error=error)
+        await committed()
 
     def settle_spans(
         self, lease: Lease, verb: str, spans: Sequence[Span] | None, wait: Duration | None = None, error: object = None

@@ -11,12 +11,14 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Hashable, Iterable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
+from mqueue.broker.commits import LEVELS, Gate
 from mqueue.heart.group import Lease
 from mqueue.heart.topic import Topic
 from mqueue.model.clock import Clock, Sleeper
-from mqueue.model.errors import Closed, NotFound
+from mqueue.model.errors import BadSetting, Closed, NotFound
 from mqueue.model.message import Receipt
 from mqueue.model.names import check_name
 from mqueue.policy.quota import Quotas
@@ -27,6 +29,16 @@ DUTIES_MS = 1_000
 TOPICS_PER_DUTY = 256
 
 
+class Upkeep(Protocol):
+    """What goes on in the background of a log on disk."""
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
 class Waiter(Protocol):
     """Somebody who waits for messages. `wake` is called with the lock held, from any thread: it must not block."""
 
@@ -34,11 +46,14 @@ class Waiter(Protocol):
 
 
 class Engine:
-    def __init__(self, store: Store, clock: Clock, quotas: Quotas) -> None:
+    def __init__(self, store: Store, clock: Clock, quotas: Quotas, gate: Gate | None = None) -> None:
         self.store = store
         self.clock: Clock = clock
         self.quotas = quotas
-        self.lock: threading.Lock | Shut = threading.Lock()
+        self.gate = gate
+        """Of a log on disk: what a call handed in is durable when it has left the lock."""
+        self.lock: threading.Lock | Gate | Shut = gate or threading.Lock()
+        self.upkeep: Upkeep | None = None
         self.waiters: dict[int, set[Waiter]] = {}
         self.abandoned: deque[Lease] = deque()
         """Leases that a consumer has left behind: to be given back."""
@@ -48,6 +63,22 @@ class Engine:
         self._duties_at = 0
         self._turn: list[Topic] = []
         _ENGINES.add(self)
+
+    def start(self) -> None:
+        """Do in the background what has to be done there."""
+        if self.upkeep is not None:
+            self.upkeep.start()
+
+    def reaching(self, durability: str | None) -> AbstractContextManager[object]:
+        """The lock, for a publish that is to be just so safe before the answer."""
+        if durability is None:
+            return self.lock
+        levels = {self.store.log.durability: 0} if self.gate is None else LEVELS
+        if durability not in levels:
+            raise BadSetting(
+                f"durability {durability!r:.80} is not what this store reaches; it takes {', '.join(map(repr, levels))}"
+            )
+        return self.lock if self.gate is None or self.lock is not self.gate else self.gate.at(levels[durability])
 
     def tick(self) -> int:
         """The time now, everything that was due by now done. Call it with the lock held."""
@@ -137,20 +168,26 @@ class Engine:
                 waiting.discard(waiter)
 
     def close(self) -> None:
-        """Hand out nothing more; give back what is held, wake whoever waits."""
+        """Hand out nothing more; give back what is held, wake whoever waits; a log on disk is synced and let go."""
         lock = self.lock
         if isinstance(lock, Shut):
             return
-        with lock:
-            now = self.tick()
-            for lease in list(self.store.state.leases.values()):
-                self.store.settle(lease.token, "release", None, now)
-            shut = Shut("the broker is closed")
-            self.lock = self.clock = shut
-            for waiting in self.waiters.values():
-                for waiter in tuple(waiting):
-                    waiter.wake()
-            self.waiters.clear()
+        try:
+            with lock:
+                self._let_go(self.tick())
+        finally:
+            self.lock = self.clock = Shut("the broker is closed")
+            if self.upkeep is not None:
+                self.upkeep.close()
+
+    def _let_go(self, now: int) -> None:
+        for lease in list(self.store.state.leases.values()):
+            self.store.settle(lease.token, "release", None, now)
+        self.lock = self.clock = Shut("the broker is closed")
+        for waiting in self.waiters.values():
+            for waiter in tuple(waiting):
+                waiter.wake()
+        self.waiters.clear()
 
 
 class Shut:
@@ -186,6 +223,8 @@ def _after_fork() -> None:
     """A forked child has a copy of the messages: if it handed them out, they would be handed out twice."""
     for engine in list(_ENGINES):
         engine.lock = Shut("the broker was opened in another process, before a fork; open one in this process")
+        if engine.upkeep is not None:
+            engine.upkeep.abandon()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mqueue.broker.engine import Engine
 from mqueue.broker.intake import check_fairness_key, check_idempotency_key, check_rows
-from mqueue.broker.publish import publish_rows
+from mqueue.broker.publish import publish_rows, reached
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import BadFrame, BadPriority, BadTime, Refused, TooLarge
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX, TIME_MS_MAX, Limits
@@ -57,13 +57,16 @@ class Receipts(Sequence[Receipt]):
         raise IndexError(index)
 
 
-def publish_table(engine: Engine, namespace: str, name: str, table: Any) -> Sequence[Receipt]:
+def publish_table(
+    engine: Engine, namespace: str, name: str, table: Any, durability: str | None = None
+) -> Sequence[Receipt]:
     """One call, one commit, all or none."""
     batch = _checked(table, engine.store.limits)
-    with engine.lock:
+    with engine.reaching(durability):
         now = engine.tick()
         topic = engine.draft_topic(namespace, name, now)
         store = engine.store
+        store.check_disk()
         rows = _numbers_of(batch, topic, now)
         body = batch.select([column for column in batch.schema.names if column in BODY])
         if (
@@ -72,7 +75,7 @@ def publish_table(engine: Engine, namespace: str, name: str, table: Any) -> Sequ
             whole = decode(body)
             whole.priority, whole.deliver_at, whole.expires_at = rows.priority, rows.deliver_at, rows.expires_at
             check_rows(whole, store.limits)
-            return publish_rows(engine, topic, whole, now)
+            return reached(publish_rows(engine, topic, whole, now), durability)
         check_priorities(topic, rows)
         store.check_room(topic, batch.num_rows)
         store.ids.check(batch.num_rows, now)
@@ -85,7 +88,7 @@ def publish_table(engine: Engine, namespace: str, name: str, table: Any) -> Sequ
         store.append(topic, [frame for frame, _ in placed], now)
         if engine.waiters:
             engine.wake(topic)
-        return Receipts(name, store.log.durability, placed)
+        return Receipts(name, durability or store.log.durability, placed)
 
 
 def _frames(

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from mqueue.broker import deliver
 from mqueue.broker.broker import Broker, Topics, never
+from mqueue.broker.commits import Deferred
 from mqueue.broker.consume import LOGGER, Source, check_concurrency
 from mqueue.broker.dlq import AsyncDeadMessage
 from mqueue.broker.message import AsyncMessage
@@ -111,6 +112,7 @@ class LoopBroker(Broker):
     _dead_type = AsyncDeadMessage  # type: ignore[assignment]
     _subscription_type = AsyncSubscription  # type: ignore[assignment]
     _consume = staticmethod(consume_in_loop)  # type: ignore[assignment]
+    _gate_type = Deferred
 
     async def _wait(  # type: ignore[override]
         self, topic: Topics, wait: Duration | None, look: Callable[[int], list[T]], pick: Callable[[list[T]], R]

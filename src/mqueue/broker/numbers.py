@@ -54,12 +54,12 @@ class TopicStats(Struct, frozen=True):
 def topic_stats(engine: Engine, topic: Topic, now: int) -> TopicStats:
     groups = {name: group_stats(group, now) for name, group in topic.groups.items()}
     slowest = max(groups.values(), key=lambda group: group.depth, default=None)
-    shown = slowest or group_stats(Group(topic.id, "", topic.partitions, topic.floors, now), now)
+    shown = slowest or group_stats(Group(topic.id, "", topic.partitions, topic.firsts, now), now)
     log = engine.store.log
     return TopicStats(
         topic=topic.name,
         published=sum(partition.next for partition in topic.partitions),
-        retained=sum(partition.next - partition.floor for partition in topic.partitions),
+        retained=sum(partition.retained for partition in topic.partitions),
         bytes=sum(log.size(topic.id, partition.number) for partition in topic.partitions),
         partitions=len(topic.partitions),
         scheduled=topic.scheduled,
@@ -101,7 +101,7 @@ def metrics(engine: Engine, now: int) -> dict[str, int]:
         "groups": len(groups),
         "leases": len(engine.store.state.leases),
         "published": sum(partition.next for topic in topics for partition in topic.partitions),
-        "retained": sum(partition.next - partition.floor for topic in topics for partition in topic.partitions),
+        "retained": sum(partition.retained for topic in topics for partition in topic.partitions),
         "scheduled": sum(topic.scheduled for topic in topics),
         "ready": sum(group.ready for group in groups),
         "waiting": sum(group.waiting for group in groups),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from mqueue.broker.engine import Engine
 from mqueue.broker.intake import check_count, check_size, one, rows_of
 from mqueue.heart.topic import Topic
-from mqueue.model.errors import BadSetting, Refused
+from mqueue.model.errors import Refused
 from mqueue.model.message import Draft, Receipt
 from mqueue.wire.rows import Rows
 
@@ -21,7 +23,7 @@ def publish_plain(engine: Engine, namespace: str, name: str, payload: bytes) -> 
         now = engine.tick()
         store = engine.store
         topic = store.state.names.get((namespace, name))
-        if topic is None or not topic.plain or not engine.quotas.unlimited:
+        if topic is None or not topic.plain or not engine.quotas.unlimited or store.log.full:
             return _publish_one(engine, namespace, name, Draft(payload), now)
         receipt = store.publish_one(topic, payload, None, now)
         if engine.waiters:
@@ -34,8 +36,23 @@ def publish_one(engine: Engine, namespace: str, name: str, draft: Draft) -> Rece
         return _publish_one(engine, namespace, name, draft, engine.tick())
 
 
+def publish_as(engine: Engine, namespace: str, name: str, draft: Draft, durability: str) -> Receipt:
+    """One message that is to be just so safe before the answer."""
+    with engine.reaching(durability):
+        receipt = _publish_one(engine, namespace, name, draft, engine.tick())
+    return reached([receipt], durability)[0]
+
+
+def reached(receipts: list[Receipt], durability: str | None) -> list[Receipt]:
+    """Receipts that say what was asked for."""
+    if durability is None or receipts[0].durability == durability:
+        return receipts
+    return [replace(receipt, durability=durability) for receipt in receipts]
+
+
 def _publish_one(engine: Engine, namespace: str, name: str, draft: Draft, now: int) -> Receipt:
     store = engine.store
+    store.check_disk()
     topic = engine.draft_topic(namespace, name, now)
     if draft.idempotency_key is not None or not topic.id or not engine.quotas.unlimited:
         return publish_rows(engine, topic, rows_of([draft], topic.settings, store.limits, now), now)[0]
@@ -47,16 +64,19 @@ def _publish_one(engine: Engine, namespace: str, name: str, draft: Draft, now: i
     return receipt
 
 
-def publish_many(engine: Engine, namespace: str, name: str | None, items: Iterable[Any]) -> list[Receipt]:
+def publish_many(
+    engine: Engine, namespace: str, name: str | None, items: Iterable[Any], durability: str | None = None
+) -> list[Receipt]:
     """One call, one commit, all or none."""
     items = items if isinstance(items, list) else list(items)
-    with engine.lock:
+    with engine.reaching(durability):
         now = engine.tick()
+        engine.store.check_disk()
         if name is None or _other_topics(items, name):
-            return publish_drafts(engine, namespace, name, items, now)
+            return reached(publish_drafts(engine, namespace, name, items, now), durability)
         topic = engine.draft_topic(namespace, name, now)
         rows = rows_of(items, topic.settings, engine.store.limits, now)
-        return publish_rows(engine, topic, rows, now)
+        return reached(publish_rows(engine, topic, rows, now), durability)
 
 
 def _other_topics(items: list[Any], name: str) -> bool:
@@ -103,9 +123,3 @@ def publish_rows(engine: Engine, topic: Topic, rows: Rows, now: int) -> list[Rec
     if engine.waiters:
         engine.wake(topic)
     return receipts
-
-
-def check_durability(engine: Engine, durability: str | None) -> None:
-    reached = engine.store.log.durability
-    if durability is not None and durability != reached:
-        raise BadSetting(f"durability {durability!r:.80} is not what this store reaches; it takes {reached!r}")

@@ -26,7 +26,7 @@ _SEEN = Run(0, 0, 0, 0, 0, 0, 0, 0)
 def peek(desk: TopicDesk, group_name: str, limit: int, kind: type[M], now: int) -> list[M]:
     """What a group would get next; one that is not there starts where the topic says. Call it with the lock held."""
     topic = desk.topic
-    starts = topic.floors if topic.settings.start == "earliest" else topic.ends
+    starts = topic.firsts if topic.settings.start == "earliest" else topic.ends
     group = topic.groups.get(group_name) or Group(topic.id, group_name, topic.partitions, starts, now)
     found: list[M] = []
     for frame, row in _upcoming(desk, group):
@@ -51,7 +51,7 @@ def stretches(
     found = []
     for number in range(len(topic.partitions)) if partition is None else [partition]:
         known = topic.partitions[number]
-        first = known.floor if start is None else max(known.floor, offset_of(desk, number, start, "start"))
+        first = known.first if start is None else max(known.first, offset_of(desk, number, start, "start"))
         end = known.next if stop is None else min(known.next, offset_of(desk, number, stop, "stop"))
         found.append((number, first, end))
     return found
@@ -78,7 +78,7 @@ def offset_of(desk: TopicDesk, partition: int, position: Position, name: str) ->
         return position
     if position in ("earliest", "latest"):
         known = desk.topic.partitions[partition]
-        return known.floor if position == "earliest" else known.next
+        return known.first if position == "earliest" else known.next
     return desk.engine.store.log.offset_at(desk.topic.id, partition, instant(position, name))
 
 
@@ -98,7 +98,7 @@ def starts_of(desk: TopicDesk, to: Position) -> tuple[int, ...]:
     starts = []
     for known in desk.topic.partitions:
         offset = offset_of(desk, known.number, to, "to")
-        starts.append(min(max(offset, known.floor), known.next))
+        starts.append(min(max(offset, known.first), known.next))
     return tuple(starts)
 
 

@@ -13,6 +13,8 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Protocol, TypeVar, cast
 
+from mqueue.broker.commits import committed
+
 C = TypeVar("C", bound="type[Twin]")
 
 RENAMED = {
@@ -85,6 +87,7 @@ def _at_once(call: Callable[..., Any]) -> Callable[..., Any]:
 def _coroutine(call: Callable[..., Any]) -> Callable[..., Any]:
     async def made(self: Twin, *args: Any, **kwargs: Any) -> Any:
         answer = call(self._sync, *args, **kwargs)
+        await committed()
         return _twin(await answer if inspect.iscoroutine(answer) else answer)
 
     return made

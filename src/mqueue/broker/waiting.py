@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from mqueue.broker.commits import committed
 from mqueue.broker.engine import Engine
 from mqueue.heart.topic import Topic
 
@@ -125,6 +126,7 @@ async def wait_in_loop(
     try:
         while (found := turn.look()) is None:
             await waiter.sleep(turn.timeout)
+        await committed()
         return found
     finally:
         turn.end()

@@ -6,10 +6,11 @@ state of the heart. A log knows offsets, ids and times; it knows no groups, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeAlias
 
-from mqueue.heart.checkpoint import Checkpoint
+from mqueue.heart.checkpoint import Checkpoint, Loaded
+from mqueue.heart.marks import Marks
 from mqueue.model.events import Event
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Extras
@@ -25,6 +26,10 @@ class Log(Protocol):
 
     lag: int
     """How many events may wait before they are recorded: 1 where an event has to be durable."""
+
+    @property
+    def full(self) -> str:
+        """Why no messages can be taken; empty while they can."""
 
     def append(self, frame: Frame, id: int, now: int) -> None:
         """Put a whole frame at the end of its partition; this gives it its base, ids and time."""
@@ -65,8 +70,11 @@ class Log(Protocol):
     def overdue(self, topic: int) -> bool:
         """Whether so much is kept of what happened to a topic that a checkpoint should make it shorter."""
 
-    def events(self, topic: int) -> Iterable[Event]:
-        """What happened to a topic, oldest first, as far back as it is kept."""
+    def events(self, topic: int, partition: int, offset: int) -> Iterable[Event]:
+        """What happened to a message, oldest first, as far back as it is kept; and what else happened to its topic."""
+
+    def stretches(self, topic: int, partition: int) -> Iterator[Loaded]:
+        """The order keys of what there is of a partition, in the order of offsets: for who rebuilds the state."""
 
     def entries(self) -> Iterator[Entry]:
         """Everything since the last checkpoint, in an order that gives the same state when folded.
@@ -74,8 +82,13 @@ class Log(Protocol):
         Frames from before it may come along: what is there already is passed over.
         """
 
-    def trim(self, topic: int, floors: tuple[int, ...]) -> None:
-        """Drop the frames that end below these offsets, one for each partition, and what was told about them."""
+    def trim(self, topic: int, floors: tuple[int, ...], kept: Sequence[Marks]) -> None:
+        """Drop everything below these floors but what is kept, one of each for every partition, and its history.
+
+        A floor is the end of a frame. A frame of which some rows are kept is shown as slices from now on, one for each
+        stretch of neighbours, so a row's place in its frame is always its offset less the frame's base. What was kept
+        before and is not in `kept` any more is dropped now. The marks are the log's from now on.
+        """
 
     def drop(self, topic: int) -> None:
         """Forget a topic."""

@@ -5,12 +5,26 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
-from mqueue.heart.checkpoint import Checkpoint, TopicPoint
+from mqueue.heart.checkpoint import Checkpoint, Loaded, TopicPoint
+from mqueue.heart.marks import BLOCK, Marks
+from mqueue.heart.runs import segments
 from mqueue.log.base import Entry
-from mqueue.model.events import Event, TopicMade, TopicSet
+from mqueue.model.events import (
+    Duplicated,
+    Event,
+    Extended,
+    Leased,
+    Purged,
+    Redriven,
+    Rescheduled,
+    Settled,
+    TopicMade,
+    TopicSet,
+    Voided,
+)
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Extras
@@ -19,19 +33,24 @@ _WARM_FRAMES = 64
 _CHUNK_EVENTS = 4096
 _EVENTS_MAX = 1 << 20
 """So much of what happened to a topic is kept at most, whatever the age of its messages."""
+_OLD_EVENTS_MAX = 1 << 16
+"""So much of what happened to messages that are kept below the floors."""
 _END_OF_TIME = 1 << 62
 
 
 class Tape:
     """The frames of one partition."""
 
-    __slots__ = ("bases", "frames", "hot", "next", "partition", "sealed_bytes", "tail", "topic")
+    __slots__ = ("bases", "floor", "frames", "hot", "kept", "next", "partition", "sealed_bytes", "tail", "topic")
 
     def __init__(self, topic: int, partition: int) -> None:
         self.topic = topic
         self.partition = partition
         self.frames: list[Frame] = []
         self.bases = array("q")
+        self.floor = 0
+        self.kept = Marks()
+        """What is there below the floor, as the last trim left it."""
         self.next = 0
         self.sealed_bytes = 0
         self.tail: Frame | None = None
@@ -66,25 +85,54 @@ class Tape:
             return None
         return self.frames[index]
 
-    def trim(self, floor: int) -> None:
-        gone = 0
-        while gone < len(self.frames) and self.frames[gone].stop <= floor:
-            gone += 1
-        if gone:
-            dropped = self.frames[:gone]
-            if self.tail is not None and dropped[-1] is self.tail:
-                self.tail = None
-            self.sealed_bytes -= sum(frame.size for frame in dropped if not frame.open)
-            del self.frames[:gone], self.bases[:gone]
-            self.hot = None
+    def trim(self, floor: int, kept: Marks) -> None:
+        """Drop what lies below the floor and is not kept. Only frames in which something changed are looked at."""
+        if self.tail is not None and self.tail.base < floor:
+            self.seal()
+        touched = self._touched(floor, kept)
+        self.floor, self.kept = floor, kept
+        if not touched:
+            return
+        frames: list[Frame] = []
+        done = 0
+        for index in touched:
+            left = _kept_of(self.frames[index], kept)
+            self.sealed_bytes += sum(frame.size for frame in left) - self.frames[index].size
+            frames += self.frames[done:index]
+            frames += left
+            done = index + 1
+        self.frames = frames + self.frames[done:]
+        self.bases = array("q", [frame.base for frame in self.frames])
+        self.hot = None
+
+    def _touched(self, floor: int, kept: Marks) -> list[int]:
+        """The places of the frames that a trim could change: above the old floor, and where the marks differ."""
+        high = bisect_left(self.bases, floor)
+        touched = set(range(bisect_left(self.bases, self.floor), high))
+        before, after = self.kept.blocks, kept.blocks
+        for block in before.keys() | after.keys():
+            if before.get(block) != after.get(block):
+                first = max(0, bisect_right(self.bases, block * BLOCK) - 1)
+                touched.update(range(first, min(high, bisect_left(self.bases, (block + 1) * BLOCK))))
+        return sorted(touched)
+
+
+def _kept_of(frame: Frame, kept: Marks) -> list[Frame]:
+    """What is kept of a frame: itself, or slices of it."""
+    pieces = list(segments(frame.base, kept.mask(frame.base, frame.stop)))
+    if pieces == [(frame.base, frame.stop)]:
+        return [frame]
+    return [frame.slice(start - frame.base, stop - frame.base) for start, stop in pieces]
 
 
 class Journal:
     """What happened to one topic: in chunks, so that the oldest can be dropped."""
 
-    __slots__ = ("_chunks", "_dropped", "_marked")
+    __slots__ = ("_chunks", "_dropped", "_marked", "_old")
 
     def __init__(self) -> None:
+        self._old: list[Event] = []
+        """What was told, before all that is in the chunks, of messages that are kept below a floor."""
         self._chunks: deque[list[Event]] = deque([[]])
         self._dropped = 0
         self._marked = 0
@@ -108,22 +156,43 @@ class Journal:
         self._marked = len(self)
 
     def __iter__(self) -> Iterator[Event]:
-        return chain.from_iterable(self._chunks)
+        return chain(self._old, chain.from_iterable(self._chunks))
 
     def since_mark(self) -> Iterator[Event]:
-        return islice(self, self._marked - self._dropped, None)
+        return islice(chain.from_iterable(self._chunks), self._marked - self._dropped, None)
 
-    def trim(self, at: int) -> None:
-        """Drop what a checkpoint covers, if it happened before the oldest message that is kept, or is too much."""
+    def trim(self, at: int, kept: Sequence[Marks]) -> None:
+        """Drop what a checkpoint covers, if it happened before the first message above the floors, or is too much.
+
+        What it tells of messages that are kept below the floors stays, up to a limit: it is their trace.
+        """
+        old = [event for event in self._old if _tells_of(event, kept)]
         while len(self._chunks) > 1 and self._dropped + len(self._chunks[0]) <= self._marked:
             if self._chunks[0][-1].at >= at and self.kept <= _EVENTS_MAX:
                 break
-            self._dropped += len(self._chunks.popleft())
+            chunk = self._chunks.popleft()
+            self._dropped += len(chunk)
+            old += [event for event in chunk if _tells_of(event, kept)]
+        self._old = old[-_OLD_EVENTS_MAX:]
+
+
+def _tells_of(event: Event, kept: Sequence[Marks]) -> bool:
+    """Whether an event speaks of a message that is kept."""
+    if not kept:
+        return False
+    if isinstance(event, Purged):
+        return True
+    if isinstance(event, Rescheduled | Duplicated):
+        return event.offset in kept[event.partition]
+    if isinstance(event, Leased | Settled | Extended | Voided | Redriven):
+        return any(kept[span[0]].mask(span[1], span[2]) & span[3] for span in event.spans)
+    return False
 
 
 class MemoryLog:
     durability = "memory"
     lag = 256
+    full = ""
 
     def __init__(self) -> None:
         self._tapes: dict[tuple[int, int], Tape] = {}
@@ -182,12 +251,12 @@ class MemoryLog:
         if tape is None:
             return
         index = max(0, bisect_right(tape.bases, start) - 1)
-        for frame in tape.frames[index:]:
-            if frame.base >= stop:
-                return
+        frames = tape.frames  # a trim makes a new list
+        while index < len(frames) and (frame := frames[index]).base < stop:
             if frame.stop > start:
                 self._warm_up(frame)
                 yield frame
+            index += 1
 
     def seal(self, frame: Frame) -> None:
         tape = self.tape(frame.topic, frame.partition)
@@ -220,8 +289,13 @@ class MemoryLog:
         for frame in tape.frames if tape is not None else ():
             yield frame.stop, frame.at[-1], frame.size
 
-    def events(self, topic: int) -> Iterator[Event]:
+    def events(self, topic: int, partition: int, offset: int) -> Iterator[Event]:
         return iter(self._journals.get(topic, ()))
+
+    def stretches(self, topic: int, partition: int) -> Iterator[Loaded]:
+        for frame in self.frames(topic, partition, 0, _END_OF_TIME):
+            for stamp in range(len(frame.at)):
+                yield frame.stretches(stamp), frame.at[stamp]
 
     def entries(self) -> Iterator[Entry]:
         """Topic by topic. Frames and events of a topic are merged by time: what shares a millisecond commutes.
@@ -247,13 +321,14 @@ class MemoryLog:
         """How many partitions a topic had at its last checkpoint."""
         return len(self._points[topic].partitions) if topic in self._points else 0
 
-    def trim(self, topic: int, floors: tuple[int, ...]) -> None:
+    def trim(self, topic: int, floors: tuple[int, ...], kept: Sequence[Marks]) -> None:
         tapes = [self.tape(topic, partition) for partition in range(len(floors))]
-        for tape, floor in zip(tapes, floors, strict=True):
-            tape.trim(floor)
+        for tape, floor, marks in zip(tapes, floors, kept, strict=True):
+            tape.trim(floor, marks)
         journal = self._journals.get(topic)
         if journal is not None:
-            journal.trim(min((tape.frames[0].at[0] for tape in tapes if tape.frames), default=_END_OF_TIME))
+            firsts = (frame.at[0] for tape in tapes for frame in tape.frames[bisect_left(tape.bases, tape.floor) :][:1])
+            journal.trim(min(firsts, default=_END_OF_TIME), kept if any(kept) else ())
 
     def drop(self, topic: int) -> None:
         for key in [key for key in self._tapes if key[0] == topic]:

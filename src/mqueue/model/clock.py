@@ -64,3 +64,25 @@ class SystemClock:
         error = time.time_ns() - boot - self._offset
         self._corrected_at = boot
         self._offset += max(-most, min(most, error))
+
+
+class Ahead:
+    """A clock that goes on from where a log ended, though the machine's clock stands before that: time never falls."""
+
+    __slots__ = ("_clock", "_shift")
+
+    def __init__(self, clock: Clock, start: int) -> None:
+        self._clock = clock
+        self._shift = start - clock.now()
+
+    def now(self) -> int:
+        return self._clock.now() + self._shift
+
+    def timeout(self, ms: int) -> float | None:
+        return self._clock.timeout(ms)
+
+    def watch(self, sleeper: Sleeper) -> None:
+        self._clock.watch(sleeper)
+
+    def unwatch(self, sleeper: Sleeper) -> None:
+        self._clock.unwatch(sleeper)

@@ -136,6 +136,16 @@ class Closed(Unavailable):
     retryable = False
 
 
+class Poisoned(Unavailable):
+    """The disk failed. Nothing is known of calls that were under way, and nothing more is taken."""
+
+    code = "poisoned"
+    retryable = False
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message, code=code, applied=None)
+
+
 class InUse(Unavailable):
     code = "in_use"
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mqueue.heart.checkpoint import Loaded, restore
+from mqueue.heart.checkpoint import restore
 from mqueue.heart.fold import Appended, fold
-from mqueue.heart.schedule import NEVER
 from mqueue.heart.state import State
 from mqueue.log.base import Log
 from mqueue.log.claims import claims_of
@@ -16,15 +15,8 @@ from mqueue.model.events import Event
 def recover(log: Log) -> State:
     """The state at the last checkpoint, and what came since then folded into it."""
     point = log.load()
-    state = State() if point is None else restore(point, lambda topic, partition: _loaded(log, topic, partition))
+    state = State() if point is None else restore(point, log.stretches)
     return fold(state, _entries(log))
-
-
-def _loaded(log: Log, topic: int, partition: int) -> Iterator[Loaded]:
-    """Everything the log has of a partition."""
-    for frame in log.frames(topic, partition, 0, NEVER):
-        for stamp in range(len(frame.at)):
-            yield frame.stretches(stamp), frame.at[stamp]
 
 
 def _entries(log: Log) -> Iterator[Appended | Event]:

@@ -18,7 +18,7 @@ from mqueue.heart.topic import Topic
 from mqueue.log.base import Log
 from mqueue.log.claims import claims_of
 from mqueue.model import events as ev
-from mqueue.model.errors import BadSetting, QueueFull
+from mqueue.model.errors import BadSetting, DiskFull, QueueFull
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
 from mqueue.model.message import Receipt
@@ -29,8 +29,12 @@ from mqueue.policy.routing import partition_of
 from mqueue.store import bury
 from mqueue.store.place import check_priorities, check_priority, place, receipts, recognise
 from mqueue.store.tokens import Tokens
+from mqueue.store.upkeep import Upkeep
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Extras, Rows
+
+HEARD_MS = 3_600_000
+"""How often it is written down that a group asks for messages and gets none."""
 
 
 class Store:
@@ -45,6 +49,7 @@ class Store:
         "state",
         "tokens",
         "topic_id",
+        "upkeep",
         "written",
     )
 
@@ -58,8 +63,9 @@ class Store:
         defaults: Settings,
         limits: Limits,
         history_bytes: int | None = None,
+        heart: Heart | None = None,
     ) -> None:
-        self.heart = Heart()
+        self.heart = heart or Heart()
         self.state: State = self.heart.state
         self.log = log
         self.ids = ids
@@ -69,6 +75,8 @@ class Store:
         self.history_bytes = history_bytes
         """So much of what its groups have settled a topic keeps at most, whatever its own rule says."""
         self.topic_id = 0
+        self.upkeep: dict[int, Upkeep] = {}
+        """What retention remembers of topics between its visits."""
         self.written: list[Topic] = []
         """Dead-letter queues that got something: whoever waits for them has to be told."""
         self._jitter = jitter
@@ -159,12 +167,13 @@ class Store:
         self.happen(ev.TopicDropped(now, topic.id), now)
         self.flush()
         self.log.drop(topic.id)
+        self.upkeep.pop(topic.id, None)
 
     def group(self, topic: Topic, name: str, now: int) -> Group:
         """A group, made on first use from where the topic's settings say."""
         group = topic.groups.get(name)
         if group is None:
-            starts = topic.floors if topic.settings.start == "earliest" else topic.ends
+            starts = topic.firsts if topic.settings.start == "earliest" else topic.ends
             group = self.make_group(topic, name, starts, now)
         return group
 
@@ -194,6 +203,11 @@ class Store:
             stretch = (offset, offset + 1, get("priority", NORMAL), get("deliver_at", 0), get("expires_at", 0))
             self.state.append(topic, number, [stretch], now)
         return Receipt(id, topic.name, number, offset, False, self.log.durability)
+
+    def check_disk(self) -> None:
+        """Raise if there is no room for more messages; what is there can still be settled."""
+        if self.log.full:
+            raise DiskFull(self.log.full)
 
     def check_one(self, topic: Topic, extras: Extras | None, now: int) -> None:
         """Let one message in, or raise."""
@@ -305,7 +319,6 @@ class Store:
         group = topic.groups.get(group_name)
         if group is None:
             group = self.group(topic, check_name(group_name, "group"), now)
-        group.heard_at = now
         settings = topic.settings
         room = settings.in_flight_max - group.in_flight
         if limit > room:
@@ -313,6 +326,7 @@ class Store:
         deadline = now + (settings.visibility_ms if visibility_ms is None else visibility_ms)
         lease = self.heart.lease(group, limit, deadline, consumer, self.tokens.take(), now)
         if lease is None:
+            self._hear(group, now)
             return None
         if mode == "at_most_once":
             runs = tuple(run.part(run.mask) for run in lease.runs)
@@ -321,6 +335,12 @@ class Store:
         if len(self.heart.news) >= self.log.lag:
             self.flush()
         return lease
+
+    def _hear(self, group: Group, now: int) -> None:
+        """A group asked in vain. Once in an hour that is written down: a restart must not cost it its hold."""
+        group.heard_at = now
+        if now - group.told_at >= HEARD_MS:
+            self.happen(ev.Heard(now, group.topic, group.name), now)
 
     def settle(
         self,

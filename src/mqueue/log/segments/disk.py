@@ -100,6 +100,10 @@ class RealDisk:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
             self._let_go()
 
+    def abandon(self) -> None:
+        """In a forked child: let go of what was inherited. The lock stays with the parent."""
+        self._let_go()
+
     def _let_go(self) -> None:
         for file in (self._lock, self._dir):
             if file != CLOSED:

@@ -1,0 +1,279 @@
+"""Group commit: what many callers handed in becomes durable by one write and one sync.
+
+Called from threads, the first who needs it leads: he writes and syncs for everybody who came meanwhile; the others wait
+for him. In an event loop nobody may block, so a thread leads, and callers await it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+from mqueue.log.segments.log import NOTHING, SYNCED, WRITTEN, SegmentLog
+from mqueue.model.errors import Closed, DiskFull
+
+LEVELS = {"memory": NOTHING, "os": WRITTEN, "fsync": SYNCED}
+"""What `durability` asks of a log on disk."""
+
+
+class Commits:
+    """`lock` guards the log's verbs; it is held for a moment only, never while the disk works."""
+
+    def __init__(self, log: SegmentLog, lock: threading.Lock) -> None:
+        self._log = log
+        self._lock = lock
+        self._writing = threading.Lock()
+        self._mutex = threading.Lock()
+        self._leading = False
+        self._followers: list[tuple[int, threading.Lock]] = []
+
+    @property
+    def synced(self) -> int:
+        return self._log.writer.synced
+
+    def reach(self, batch: int, wants: int) -> None:
+        """Return when a batch is as safe as it has to be."""
+        if wants == WRITTEN:
+            self.write(batch)
+        else:
+            self.sync(batch)
+
+    def write(self, batch: int) -> None:
+        """Everything up to a batch is written, so that only a power cut can take it away."""
+        writer = self._log.writer
+        if writer.written < batch:
+            with self._writing:
+                if writer.written < batch:
+                    with self._lock:
+                        taken = self._log.take()
+                    writer.write(taken)
+
+    def sync(self, batch: int) -> None:
+        """Everything up to a batch is durable."""
+        writer = self._log.writer
+        while writer.synced < batch:
+            writer.check()
+            turn = self._follow(batch)
+            if turn is not None:
+                turn.acquire()  # until the leader is done
+                continue
+            try:
+                self._lead()
+            finally:
+                self._hand_over()
+
+    def prove(self) -> None:
+        """Write once more how far the log is durable: a commit of its own, with nothing in it."""
+        with self._writing:
+            with self._lock:
+                taken = self._log.take(empty=True)
+            self._log.writer.write(taken)
+
+    def _follow(self, batch: int) -> threading.Lock | None:
+        """Something to wait at while another leads; None: lead."""
+        with self._mutex:
+            if not self._leading:
+                self._leading = True
+                return None
+            turn = threading.Lock()
+            turn.acquire()
+            self._followers.append((batch, turn))
+            return turn
+
+    def _lead(self) -> None:
+        writer = self._log.writer
+        with self._writing:
+            with self._lock:
+                taken = self._log.take()
+            writer.write(taken)
+            number, position, active = writer.mark()
+        if active is not None and number > writer.synced:
+            writer.sync_to(number, position, active)
+
+    def _hand_over(self) -> None:
+        """Wake those whose batch is durable, and one more to lead for the rest. After a failure: all of them."""
+        writer = self._log.writer
+        with self._mutex:
+            self._leading = False
+            done = [turn for batch, turn in self._followers if batch <= writer.synced or writer.dead]
+            rest = [one for one in self._followers if one[0] > writer.synced and not writer.dead]
+            if rest:
+                done.append(rest.pop(0)[1])
+            self._followers = rest
+        for turn in done:
+            turn.release()
+
+
+class Gate:
+    """Stands where the lock of an engine is: whoever leaves waits until what he handed in is safe."""
+
+    def __init__(self, log: SegmentLog) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self.commits = Commits(log, self._lock)
+
+    def at(self, level: int) -> Gate | Lowered:
+        """The same, for a call that is content with less."""
+        return self if level == SYNCED else Lowered(self, level)
+
+    def __enter__(self) -> None:
+        log = self._log
+        writer = log.writer
+        if writer.stuck:
+            self._make_way()
+        self._lock.acquire()
+        try:
+            writer.check()
+            log.catch_up()
+        except BaseException:
+            self._lock.release()
+            raise
+        log.wants = NOTHING
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Go in without waiting at the end: somebody else will commit what is handed in."""
+        if not self._lock.acquire(blocking):
+            return False
+        self._log.catch_up()
+        self._log.wants = NOTHING
+        return True
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def _make_way(self) -> None:
+        """There was no room for a batch. If there still is none, nothing more is taken in."""
+        try:
+            self.commits.write(self._log.batch)
+        except DiskFull as full:
+            raise DiskFull(full.message) from full
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave(SYNCED)
+
+    def leave(self, level: int) -> None:
+        wants, batch = min(self._log.wants, level), self._log.batch
+        self._lock.release()
+        if wants:
+            self.wait(batch, wants)
+
+    def wait(self, batch: int, wants: int) -> None:
+        self.commits.reach(batch, wants)
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+
+
+class Lowered:
+    def __init__(self, gate: Gate, level: int) -> None:
+        self._gate = gate
+        self._level = level
+
+    def __enter__(self) -> None:
+        self._gate.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._gate.leave(self._level)
+
+
+class Deferred(Gate):
+    """The gate of an event loop: leaving it never blocks. What is to be waited for is awaited with `committed`."""
+
+    def __init__(self, log: SegmentLog) -> None:
+        super().__init__(log)
+        self._asked: list[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._mutex = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def wait(self, batch: int, wants: int) -> None:
+        if wants == WRITTEN:
+            self.commits.write(batch)  # into the page cache: quicker than asking a thread to do it
+        else:
+            _tickets().append((self, batch))
+
+    async def reach(self, batch: int) -> None:
+        if self.commits.synced >= batch:
+            return
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        with self._mutex:
+            if self._closed:
+                raise Closed("the broker is closed", applied=None)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="mqueue-commits", daemon=True)
+                self._thread.start()
+            self._asked.append((batch, loop, future))
+        self._wake.set()
+        await future
+
+    def close(self) -> None:
+        with self._mutex:
+            self._closed = True
+            thread = self._thread
+        self._wake.set()
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            with self._mutex:
+                asked, self._asked = self._asked, []
+                closed = self._closed
+            error: BaseException | None = None
+            try:
+                self.commits.sync(max((batch for batch, _, _ in asked), default=0))
+            except Exception as failure:  # it goes to those who wait
+                error = failure
+            _answer(asked, error)
+            if closed:
+                return
+
+
+def _answer(asked: Iterable[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]], error: Any) -> None:
+    """Tell everybody, with one wake-up for each loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for _, loop, future in asked:
+        loops.setdefault(loop, []).append(future)
+    for loop, futures in loops.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_resolve, futures, error)
+
+
+def _resolve(futures: list[asyncio.Future[None]], error: BaseException | None) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None) if error is None else future.set_exception(error)
+
+
+class _Local(threading.local):
+    tickets: list[tuple[Deferred, int]]
+
+
+_LOCAL = _Local()
+
+
+def _tickets() -> list[tuple[Deferred, int]]:
+    """What the calls of this thread have still to wait for."""
+    if not hasattr(_LOCAL, "tickets"):
+        _LOCAL.tickets = []
+    return _LOCAL.tickets
+
+
+async def committed() -> None:
+    """Wait until what the calls made just now handed in is durable. Between a call and this nothing is awaited."""
+    tickets = _tickets()
+    if tickets:
+        asked, tickets[:] = list(tickets), []
+        for gate, batch in asked:
+            await gate.reach(batch)

@@ -1,0 +1,83 @@
+"""What a broker stands on: an engine over a log in memory, or over one on disk that is opened and recovered."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+
+from mqueue.broker.commits import Gate
+from mqueue.broker.engine import Engine
+from mqueue.broker.upkeep import Upkeep
+from mqueue.heart.heart import Heart
+from mqueue.log.memory import MemoryLog
+from mqueue.log.segments.disk import Disk
+from mqueue.log.segments.log import SegmentLog
+from mqueue.log.segments.storage import Storage
+from mqueue.model.clock import Ahead, Clock
+from mqueue.model.ident import IdSource
+from mqueue.model.limits import Limits
+from mqueue.model.settings import Settings
+from mqueue.policy.quota import Quotas
+from mqueue.policy.retry import JITTER_MAX
+from mqueue.store.recover import recover
+from mqueue.store.store import Store
+from mqueue.store.tokens import Tokens
+
+_HISTORY_BYTES = 64 * 1024 * 1024
+"""So much of what its groups have settled a topic in memory keeps for replay. What is owed is always kept."""
+
+
+def in_memory(clock: Clock, quotas: Quotas, defaults: Settings, limits: Limits) -> Engine:
+    store = Store(
+        MemoryLog(),
+        ids=IdSource(0),
+        tokens=Tokens(0, os.urandom),
+        jitter=_jitter(random.Random(os.urandom(16))),  # noqa: S311 - spreads retries, guards nothing
+        defaults=defaults,
+        limits=limits,
+        history_bytes=_HISTORY_BYTES,
+    )
+    return Engine(store, clock, quotas)
+
+
+def on_disk(
+    disk: Disk,
+    storage: Storage,
+    clock: Clock,
+    quotas: Quotas,
+    defaults: Settings,
+    limits: Limits,
+    gate: Callable[[SegmentLog], Gate] = Gate,
+    entropy: Callable[[int], bytes] = os.urandom,
+) -> Engine:
+    """Open a data directory and bring back the state that its log tells."""
+    disk.lock()
+    try:
+        log = SegmentLog(disk, entropy, storage)
+        store = Store(
+            log,
+            ids=IdSource(0),
+            tokens=Tokens(log.epoch, entropy),
+            jitter=_jitter(random.Random(entropy(16))),  # noqa: S311 - spreads retries, guards nothing
+            defaults=defaults,
+            limits=limits,
+            heart=Heart(recover(log)),
+        )
+        store.ids.resume(log.last_id)
+        store.topic_id = max([log.topic_id, *store.state.topics])
+        for topic in store.state.topics.values():
+            log.trim(topic.id, topic.floors, [partition.kept for partition in topic.partitions])
+        log.started()
+    except BaseException:
+        disk.unlock()
+        raise
+    if clock.now() < log.last_at:
+        clock = Ahead(clock, log.last_at)
+    engine = Engine(store, clock, quotas, gate(log))
+    engine.upkeep = Upkeep(engine, log)
+    return engine
+
+
+def _jitter(chance: random.Random) -> Callable[[], float]:
+    return lambda: chance.uniform(-JITTER_MAX, JITTER_MAX)

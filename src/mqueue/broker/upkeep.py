@@ -1,0 +1,135 @@
+"""What goes on in the background of a log on disk: one loop, once a second, and `run_once` for whoever steps it.
+
+What was answered without being durable becomes so; what frames cannot tell is written down; segments get their index,
+dead ones go, old ones are read through; room is kept for when the disk is full.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from mqueue.broker.commits import Gate
+from mqueue.broker.engine import Engine
+from mqueue.heart.checkpoint import checkpoint
+from mqueue.log.segments import checkpoint as files
+from mqueue.log.segments.cleaner import Cleaner
+from mqueue.log.segments.disk import RealDisk
+from mqueue.log.segments.log import SegmentLog
+from mqueue.log.segments.scrubber import Scrubber
+from mqueue.model.errors import Closed, DiskFull, Poisoned
+
+LOGGER = logging.getLogger("mqueue")
+PERIOD_SECONDS = 1.0
+_TOPICS_AT_ONCE = 64
+"""So many topics are written down in one go: others wait meanwhile."""
+
+
+class Upkeep:
+    def __init__(self, engine: Engine, log: SegmentLog) -> None:
+        assert engine.gate is not None
+        self._engine = engine
+        self._gate: Gate = engine.gate
+        self._clock = engine.clock
+        self._log = log
+        self._cleaner = Cleaner(log)
+        self._scrubber = Scrubber(log)
+        self._checkpoint_at = self._clock.now()
+        self._proven = log.writer.link.position
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="mqueue-upkeep", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(PERIOD_SECONDS):
+            try:
+                self.run_once()
+            except (Closed, Poisoned):
+                return
+            except DiskFull as full:
+                LOGGER.warning("%s", full)
+            except Exception:
+                LOGGER.exception("upkeep failed; it is tried again")
+
+    def run_once(self) -> None:
+        """Everything that is due."""
+        with self._gate:
+            self._engine.tick()
+        self._settle()
+        self._prove()
+        self._save_points()
+        self._index()
+        self._cleaner.run_once(self._gate, self._gate.commits.sync)
+        for report in self._scrubber.run_once(self._clock.now()):
+            LOGGER.error("%s", report)
+        self._log.reserve.keep()
+
+    def close(self) -> None:
+        """Make everything durable, and note where the next start can begin."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        try:
+            if not self._log.writer.dead:
+                self._settle()
+                self.save_points()
+                self._index()
+        finally:
+            self._gate.close()
+            self._log.close()
+
+    def abandon(self) -> None:
+        """This process is a fork: the directory belongs to the other one."""
+        if isinstance(self._log.disk, RealDisk):
+            self._log.disk.abandon()
+
+    def _settle(self) -> None:
+        """What was handed in without waiting becomes durable."""
+        self._gate.commits.sync(self._log.batch)
+
+    def _prove(self) -> None:
+        """When all is quiet, say once that the last commit was durable: else it could be taken for a torn one."""
+        writer = self._log.writer
+        if writer.link.position == self._proven or writer.synced_position != writer.link.position:
+            return
+        self._gate.commits.prove()
+        self._proven = writer.link.position
+
+    def _save_points(self) -> None:
+        now = self._clock.now()
+        storage = self._log.storage
+        far = self._log.writer.link.position - self._log.told[-1] >= storage.checkpoint_bytes
+        late = now - self._checkpoint_at >= storage.checkpoint_seconds * 1000 and bool(self._log.dirty)
+        if far or late:
+            self.save_points()
+
+    def save_points(self) -> None:
+        """Write a checkpoint: the topics that changed are taken anew, a few at a time."""
+        log, state = self._log, self._engine.store.state
+        self._checkpoint_at = self._clock.now()
+        with self._gate:
+            changed = list(log.dirty)
+        for first in range(0, len(changed), _TOPICS_AT_ONCE):
+            with self._gate:
+                topics = [
+                    state.topics[number]
+                    for number in changed[first : first + _TOPICS_AT_ONCE]
+                    if number in state.topics
+                ]
+                log.checkpoint(checkpoint(state, topics, self._clock.now()))
+        self._gate.commits.sync(log.batch)
+        with self._gate:
+            saved = log.collect()
+        if saved is not None and saved.position > log.told[-1]:
+            files.save(log.disk, saved)
+            with self._gate:
+                log.saved(saved)
+
+    def _index(self) -> None:
+        self._log.history.grow()
+        for segment in list(self._log.shelf.segments):
+            if segment.sealed and not segment.indexed:
+                self._log.history.file(segment)

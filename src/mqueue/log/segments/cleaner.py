@@ -1,0 +1,41 @@
+"""Giving room back: segments nobody needs go; what little is still needed of others is copied on, so that they can go.
+
+A segment may go when none of its messages is kept and the older of the last two checkpoints tells everything that it
+says. Copies keep their offsets, ids and times: a message scheduled for 2046 does not hold up what lay beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from mqueue.log.segments.log import SegmentLog
+from mqueue.log.segments.segment import Segment
+
+_LIVE_MAX = 0.25
+"""If more of a segment is still needed it stays: copying would cost more than it gives back."""
+
+
+class Cleaner:
+    def __init__(self, log: SegmentLog) -> None:
+        self._log = log
+
+    def run_once(self, lock: AbstractContextManager[None], sync: Callable[[int], None]) -> None:
+        """Copy on what is left of one segment, and remove those that are dead."""
+        log = self._log
+        with lock:
+            sparse = next((one for one in self._old() if 0 < one.live_bytes <= _LIVE_MAX * (one.end - one.start)), None)
+            batch = log.copy_on(sparse) if sparse is not None else 0
+        if sparse is not None:
+            sync(batch)
+            with lock:
+                log.copied(sparse)
+        with lock:
+            dead = [segment for segment in self._old() if segment.live_bytes <= 0]
+            for segment in dead:
+                log.remove(segment)
+
+    def _old(self) -> list[Segment]:
+        """The segments that no start will have to read again."""
+        told = self._log.told[0] if len(self._log.told) == 2 else 0
+        return [segment for segment in self._log.shelf.segments if segment.sealed and segment.end <= told]

@@ -1,0 +1,117 @@
+"""Where in the log it says what happened to a message: each segment has an index of that.
+
+The index of a segment that is still written grows behind the writer; when the segment is sealed it goes to a file.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+
+import numpy as np
+
+from mqueue.log.segments import commit as envelope
+from mqueue.log.segments import index as files
+from mqueue.log.segments.commit import Commit, read
+from mqueue.log.segments.disk import Disk
+from mqueue.log.segments.index import ANYWHERE, BLOCK, Indexer, Table
+from mqueue.log.segments.segment import Segment
+from mqueue.log.segments.shelf import Shelf
+from mqueue.model.events import Event
+from mqueue.wire import journal
+
+_CHUNK_BYTES = 1 << 20
+_TABLES_AT_HAND = 16
+
+
+class History:
+    """Has a lock of its own: it is read by whoever asks, and grown in the background."""
+
+    def __init__(self, disk: Disk, uuid: bytes, shelf: Shelf, indexers: dict[int, Indexer]) -> None:
+        self._disk = disk
+        self._uuid = uuid
+        self._shelf = shelf
+        self._indexers = indexers
+        """Of the segments that have no file, by their start."""
+        self._tables: OrderedDict[int, Table] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def batches(self, topic: int, partition: int, offset: int) -> Iterator[list[Event]]:
+        """The events of each commit that may speak of a message, oldest first."""
+        for segment in list(self._shelf.segments):
+            with self._lock:
+                table = self._events(segment)
+            mine = table[table["topic"] == topic]
+            here = (mine["partition"] == partition) & (mine["block"] == offset // BLOCK) | (mine["block"] == ANYWHERE)
+            for position in np.unique(mine["position"][here]).tolist():
+                found = self._shelf.commit(position)
+                if found is not None:
+                    yield from _events_of(*found)
+
+    def grow(self) -> None:
+        """Take in what was written since."""
+        for segment in list(self._shelf.segments):
+            if not segment.indexed:
+                with self._lock:
+                    self._follow(segment)
+
+    def file(self, segment: Segment) -> None:
+        """Write the index of a sealed segment to its file."""
+        with self._lock:
+            indexer = self._follow(segment)
+            files.save(self._disk, self._uuid, indexer.index())
+            segment.indexed = True
+            del self._indexers[segment.start]
+
+    def forget(self, segment: Segment) -> None:
+        """A segment went away."""
+        with self._lock:
+            self._tables.pop(segment.start, None)
+            self._indexers.pop(segment.start, None)
+        if segment.indexed:
+            self._disk.unlink(files.name_of(segment.start))
+
+    def _events(self, segment: Segment) -> Table:
+        if not segment.indexed:
+            return self._follow(segment).events()
+        table = self._tables.get(segment.start)
+        if table is None:
+            index = files.load(self._disk, self._uuid, segment.start)
+            table = np.empty(0, files.EVENTS) if index is None else index.events.copy()
+            self._tables[segment.start] = table
+            if len(self._tables) > _TABLES_AT_HAND:
+                self._tables.popitem(last=False)
+        return table
+
+    def _follow(self, segment: Segment) -> Indexer:
+        """The indexer of a segment, having seen all that is written there."""
+        indexer = self._indexers.get(segment.start)
+        if indexer is None:
+            indexer = self._indexers[segment.start] = Indexer(segment.start, segment.first)
+        while indexer.link.position < segment.end:
+            before = indexer.link.position
+            place = segment.place(before)
+            data = self._disk.pread(segment.file, min(_CHUNK_BYTES, segment.place(segment.end) - place), place)
+            self._take_in(indexer, segment, data, before)
+            if indexer.link.position == before:
+                found = self._shelf.commit(before)
+                if found is None:
+                    break  # a hole: what is behind it was seen when the log was opened
+                indexer.add(found[0], 0, found[1])
+        return indexer
+
+    def _take_in(self, indexer: Indexer, segment: Segment, data: bytes, start: int) -> None:
+        view = memoryview(data)
+        while True:
+            position = indexer.link.position
+            commit = read(view, position - start, segment.start, position)
+            if commit is None:
+                return
+            indexer.add(data, position - start, commit)
+
+
+def _events_of(data: bytes, commit: Commit) -> Iterator[list[Event]]:
+    for kind, place, length in envelope.bodies(memoryview(data), 0, commit):
+        if kind == envelope.EVENTS:
+            yield journal.decode(data[place : place + length])

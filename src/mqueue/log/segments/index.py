@@ -1,0 +1,231 @@
+"""What is in a segment: its frames, the order keys of its messages, idempotency keys, and where events speak of what.
+
+Built by reading the segment; for a sealed one written to a file beside it, so that opening the log need not read it
+all. Never trusted: a file that is damaged, or does not fit its segment, is built anew.
+
+  0  4s  magic "MQI1"      32 u64  end of the segment      48 i64  at, of its last commit
+  4 u32  crc of the rest   40 u32  crc of its last commit  56 u16  version, u16 0, u32 0
+  8 16s  uuid of the log   44 u32  its epoch               64 five times: u64 how many rows a table has
+ 24 u64  start of the segment                             104 the rows of the tables, one after the other
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+import google_crc32c
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple
+from numpy.typing import NDArray
+
+from mqueue.log.claims import claims_of
+from mqueue.log.segments import commit as envelope
+from mqueue.log.segments.commit import Commit, Link
+from mqueue.log.segments.disk import Disk
+from mqueue.model.events import Duplicated, Event, Rescheduled
+from mqueue.wire import journal
+from mqueue.wire.frame import Frame
+from mqueue.wire.pack import unpack
+
+VERSION = 1
+TEMPORARY = "index.tmp"
+BLOCK = 4096
+"""Events are found by the block of offsets that they speak of."""
+ANYWHERE = -1
+"""The block of an event that speaks of no offsets in particular."""
+
+_MAGIC = b"MQI1"
+_FIELDS = struct.Struct("<16sQQIIqHHI5Q")
+
+FRAMES = np.dtype(
+    [
+        ("topic", "<i8"),
+        ("partition", "<i8"),
+        ("base", "<i8"),
+        ("stop", "<i8"),
+        ("position", "<i8"),
+        ("length", "<i8"),
+        ("at", "<i8"),
+        ("size", "<i8"),
+        ("kept", "<i8"),
+    ]
+)
+STRETCHES = np.dtype(
+    [
+        ("topic", "<i8"),
+        ("partition", "<i8"),
+        ("start", "<i8"),
+        ("stop", "<i8"),
+        ("priority", "<i8"),
+        ("due", "<i8"),
+        ("expires", "<i8"),
+        ("at", "<i8"),
+        ("kept", "<i8"),
+    ]
+)
+CLAIMS = np.dtype(
+    [
+        ("topic", "<i8"),
+        ("key", "V16"),
+        ("made_at", "<i8"),
+        ("id", "<i8"),
+        ("partition", "<i8"),
+        ("offset", "<i8"),
+        ("priority", "<i8"),
+        ("at", "<i8"),
+        ("digest", "V16"),
+    ]
+)
+EVENTS = np.dtype([("topic", "<i8"), ("partition", "<i8"), ("block", "<i8"), ("position", "<i8")])
+IDS = np.dtype([("first", "<i8"), ("last", "<i8"), ("position", "<i8"), ("copies", "<i8")])
+_TABLES = (FRAMES, STRETCHES, CLAIMS, EVENTS, IDS)
+
+Table: TypeAlias = NDArray[Any]
+"""Rows with named columns."""
+
+
+class Index(Struct):
+    start: int
+    link: Link
+    """Where the segment ends, and what would go on from there."""
+    frames: Table
+    stretches: Table
+    claims: Table
+    events: Table
+    ids: Table
+    """The ids that each commit gave out, and where it is."""
+
+
+def name_of(start: int) -> str:
+    return f"seg-{start:020}.index"
+
+
+class Indexer:
+    """Builds the index of a segment, commit by commit."""
+
+    def __init__(self, start: int, first: Link) -> None:
+        self.start = start
+        self.link = first
+        self._rows: list[list[Any]] = [[], [], [], [], []]
+
+    def add(self, data: bytes, offset: int, commit: Commit) -> None:
+        """Take in a commit that begins at an offset of some bytes."""
+        shift = commit.position - offset
+        for kind, place, length in envelope.bodies(memoryview(data), offset, commit):
+            if kind == envelope.EVENTS:
+                self._rows[3] += _spoken_of(journal.decode(data[place : place + length]), commit.position)
+            elif kind in (envelope.FRAME, envelope.KEPT):
+                _add_frame(self._rows, unpack(data, place), place + shift, length, kind, commit.position)
+        self.link = Link(commit.end, commit.crc, commit.epoch, commit.at)
+
+    def events(self) -> Table:
+        return np.array(self._rows[3], EVENTS)
+
+    def index(self) -> Index:
+        tables = [np.array(found, table) for found, table in zip(self._rows, _TABLES, strict=True)]
+        return Index(self.start, self.link, *tables)
+
+
+def _add_frame(rows: list[list[Any]], frame: Frame, position: int, length: int, kind: int, home: int) -> None:
+    frames, stretches, claims, _, ids = rows
+    kept = kind == envelope.KEPT
+    topic, number = frame.topic, frame.partition
+    frames.append((topic, number, frame.base, frame.stop, position, length, frame.at[-1], frame.size, kept))
+    for stamp, at in enumerate(frame.at):
+        for start, stop, priority, due, expires in frame.stretches(stamp):
+            stretches.append((topic, number, start, stop, priority, due, expires, at, kept))
+    for key, claim in claims_of(frame, range(frame.count)):
+        claims.append((topic, key, *astuple(claim)))
+    first, last = frame.ids[0], frame.id_of(frame.count - 1)
+    if ids and ids[-1][2:] == (home, kept):
+        ids[-1] = min(first, ids[-1][0]), max(last, ids[-1][1]), home, kept
+    else:
+        ids.append((first, last, home, kept))
+
+
+def _spoken_of(events: list[Event], position: int) -> Iterator[tuple[int, int, int, int]]:
+    """Which blocks of offsets the events of a commit speak of."""
+    seen: set[tuple[int, int, int]] = set()
+    for event in events:
+        for partition, block in blocks_of(event):
+            seen.add((event.topic, partition, block))
+    for topic, partition, block in sorted(seen):
+        yield topic, partition, block, position
+
+
+def blocks_of(event: Event) -> Iterator[tuple[int, int]]:
+    """(partition, block) of what an event speaks of; block ANYWHERE if it is the whole topic."""
+    spans = getattr(event, "spans", None)
+    if spans is not None:
+        for span in spans:
+            for block in range(span[1] // BLOCK, (span[2] - 1) // BLOCK + 1):
+                yield span[0], block
+    elif isinstance(event, Rescheduled | Duplicated):
+        yield event.partition, event.offset // BLOCK
+    else:
+        yield ANYWHERE, ANYWHERE
+
+
+def save(disk: Disk, uuid: bytes, index: Index) -> None:
+    tables = [getattr(index, name) for name in ("frames", "stretches", "claims", "events", "ids")]
+    link = index.link
+    fields = (uuid, index.start, link.position, link.crc, link.epoch, link.at, VERSION, 0, 0, *map(len, tables))
+    rest = _FIELDS.pack(*fields) + b"".join(table.tobytes() for table in tables)
+    file = disk.open(TEMPORARY, create=True)
+    try:
+        disk.pwrite(file, _MAGIC + struct.pack("<I", google_crc32c.value(rest)) + rest, 0)
+        disk.sync(file)
+    finally:
+        disk.close(file)
+    disk.rename(TEMPORARY, name_of(index.start))
+    disk.sync_dir()
+
+
+def load(disk: Disk, uuid: bytes, start: int) -> Index | None:
+    """What the file beside a segment says; None if it is damaged, or of something else."""
+    file = disk.open(name_of(start))
+    try:
+        data = disk.pread(file, disk.size(file), 0)
+    finally:
+        disk.close(file)
+    if len(data) < 8 + _FIELDS.size or data[:4] != _MAGIC:
+        return None
+    if google_crc32c.value(data[8:]) != struct.unpack_from("<I", data, 4)[0]:
+        return None
+    owner, of, end, crc, epoch, at, version, _, _, *counts = _FIELDS.unpack_from(data, 8)
+    if owner != uuid or of != start or version != VERSION:
+        return None
+    tables = []
+    place = 8 + _FIELDS.size
+    for table, count in zip(_TABLES, counts, strict=True):
+        tables.append(np.frombuffer(data, table, count, place))
+        place += count * table.itemsize
+    return Index(start, Link(end, crc, epoch, at), *tables)
+
+
+def by_partition(tables: Iterable[Table], low: str) -> Callable[[int, int], Table]:
+    """The rows of each partition, in the order of their offsets; `low`: the column that has those.
+
+    What was copied from a segment that is still there is passed over: the original tells the same, and more.
+    """
+    whole = [table for table in tables if len(table)]
+    if not whole:
+        return lambda topic, partition: np.empty(0, FRAMES)
+    rows = np.concatenate(whole)
+    order = np.lexsort((rows["kept"], rows[low], rows["partition"], rows["topic"]))
+    rows = rows[order]
+    keys = rows["topic"] << 20 | rows["partition"]
+
+    def of(topic: int, partition: int) -> Table:
+        key = topic << 20 | partition
+        first, last = np.searchsorted(keys, key, "left"), np.searchsorted(keys, key, "right")
+        found: Table = rows[first:last]
+        if found["kept"].any():
+            covered = np.maximum.accumulate(np.concatenate(([-1], found["stop"][:-1])))
+            found = found[found[low] >= covered]
+        return found
+
+    return of

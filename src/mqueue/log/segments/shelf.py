@@ -1,0 +1,90 @@
+"""The segments of a log, to read from: a frame by its place, commits in order. Everything read is checked."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from mqueue.log.segments import segment as names
+from mqueue.log.segments.cache import Cache
+from mqueue.log.segments.commit import HEADER_BYTES as COMMIT_BYTES
+from mqueue.log.segments.commit import Commit, length_of, read
+from mqueue.log.segments.disk import Disk
+from mqueue.log.segments.scan import scan
+from mqueue.log.segments.segment import Segment
+from mqueue.log.segments.tape import Row, Tape
+from mqueue.model.errors import Corrupt
+from mqueue.wire.frame import Frame
+from mqueue.wire.pack import unpack
+
+
+class Shelf:
+    def __init__(self, disk: Disk, segments: list[Segment], cache: Cache) -> None:
+        self._disk = disk
+        self.segments = segments
+        """In the order of their positions."""
+        self.cache = cache
+
+    def add(self, segment: Segment) -> None:
+        self.segments.append(segment)
+
+    def remove(self, segment: Segment) -> None:
+        """The segment goes for good."""
+        self.segments.remove(segment)
+        self._disk.close(segment.file)
+        self._disk.unlink(segment.name)
+
+    def of(self, position: int) -> Segment | None:
+        """The segment that a position lies in."""
+        number = bisect_right(self.segments, position, key=lambda segment: segment.start) - 1
+        if number < 0 or position >= self.segments[number].end:
+            return None
+        return self.segments[number]
+
+    def frame(self, tape: Tape, row: Row) -> Frame:
+        """A frame of a partition that is on disk; Corrupt if it is not what it should be."""
+        frame = self.cache.get(row.position)
+        if frame is None:
+            frame = self._read(row)
+            if (frame.topic, frame.partition, frame.base) != (tape.topic, tape.partition, row.base):
+                raise Corrupt(f"the frame at position {row.position} is of another place")
+            self.cache.add(row.position, frame)
+        return frame
+
+    def _read(self, row: Row) -> Frame:
+        segment = self.of(row.position)
+        if segment is None:
+            raise Corrupt(f"the segment of position {row.position} is not there")
+        data = self._disk.pread(segment.file, row.length, segment.place(row.position))
+        if len(data) < row.length:
+            raise Corrupt(f"{segment.name} ends before the frame at position {row.position}")
+        return unpack(data)
+
+    def commit(self, position: int) -> tuple[bytes, Commit] | None:
+        """The commit at a position, if it can be read."""
+        segment = self.of(position)
+        if segment is None:
+            return None
+        header = self._disk.pread(segment.file, COMMIT_BYTES, segment.place(position))
+        length = length_of(header)
+        if length is None or position + length > segment.end:
+            return None
+        data = self._disk.pread(segment.file, length, segment.place(position))
+        commit = read(memoryview(data), 0, segment.start, position)
+        return None if commit is None else (data, commit)
+
+    def commits(self, position: int) -> Iterator[tuple[bytes, int, Commit]]:
+        """(bytes, where in them it begins, commit) of every commit from a position on."""
+        for segment in list(self.segments):
+            if segment.end > position:
+                data = self._disk.pread(segment.file, segment.place(segment.end), 0)
+                for commit in scan(data, segment.first, 0, segment.end).commits:
+                    if commit.position >= position:
+                        yield data, segment.place(commit.position), commit
+
+    def sound(self, segment: Segment) -> bool:
+        """Whether a segment reads back as it was written."""
+        data = self._disk.pread(segment.file, segment.place(segment.end), 0)
+        if names.unpack(data[: names.HEADER_BYTES], segment.name) is None:
+            return False
+        return not scan(data, segment.first, 0, segment.end).holes

@@ -1,0 +1,150 @@
+"""Writing the log: batches as commits into segments, and making them durable. The order in which things are made safe:
+
+- a new segment: its header is synced, then the directory, and only then is anything written into it;
+- before that the old segment is synced, so all segments but the last are durable as a whole;
+- an answer goes out only after `sync`; if a sync fails, nothing is believed any more.
+
+One thread writes at a time, one syncs at a time; both may happen at once. Knows no partitions and no events.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from contextlib import suppress
+
+from mqueue.log.segments import poison, segment
+from mqueue.log.segments.commit import Link
+from mqueue.log.segments.committer import Batch, encode
+from mqueue.log.segments.disk import Disk
+from mqueue.log.segments.reserve import Reserve
+from mqueue.log.segments.segment import Segment
+from mqueue.model.errors import DiskFull, Poisoned
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Writer:
+    def __init__(
+        self,
+        disk: Disk,
+        uuid: bytes,
+        epoch: int,
+        link: Link,
+        active: Segment | None,
+        segment_bytes: int,
+        reserve: Reserve,
+    ) -> None:
+        self._disk = disk
+        self._uuid = uuid
+        self._epoch = epoch
+        self._segment_bytes = segment_bytes
+        self._reserve = reserve
+        self.waiting: deque[Batch] = deque()
+        """Batches that are not written; more than one only if there was no room."""
+        self.landed: deque[Batch] = deque()
+        """Batches that are written, for the log to take note of."""
+        self.begun: deque[Segment] = deque()
+        """Segments that were begun, for the log to take note of."""
+        self.link = link
+        """What the next commit goes on from."""
+        self.active = active
+        self.written = 0
+        """The number of the last batch that was written."""
+        self.synced = 0
+        """The number of the last batch that is durable."""
+        self.synced_position = link.position
+        self.stuck = False
+        """There was no room for a batch: it has to go first."""
+        self.dead = ""
+        """Why nothing can be written any more."""
+
+    def write(self, batch: Batch | None) -> None:
+        """Write a batch, behind any that had no room before."""
+        self.check()
+        if batch is not None:
+            self.waiting.append(batch)
+        while self.waiting:
+            self._put(self.waiting[0])
+            self.landed.append(self.waiting.popleft())
+        self.stuck = False
+
+    def sync(self) -> None:
+        """Everything written so far becomes durable."""
+        self.check()
+        number, position, active = self.mark()
+        if active is not None and number > self.synced:
+            self._sync(active.file)
+            self.synced, self.synced_position = number, position
+
+    def mark(self) -> tuple[int, int, Segment | None]:
+        """How far the log is written, and in which segment. Nobody may write meanwhile."""
+        return self.written, self.link.position, self.active
+
+    def sync_to(self, number: int, position: int, active: Segment) -> None:
+        """Make durable what was written when `mark` was asked. Others may write meanwhile."""
+        self.check()
+        self._sync(active.file)
+        if number > self.synced:
+            self.synced, self.synced_position = number, position
+
+    def check(self) -> None:
+        if self.dead:
+            raise Poisoned(self.dead)
+
+    def _put(self, batch: Batch) -> None:
+        """Write one batch. If there is no room the reserve is given up for it."""
+        try:
+            self._commit(batch)
+        except OSError as error:
+            self._judge(error)
+            if self._reserve.release():
+                self._put(batch)
+                return
+            self.stuck = True
+            raise DiskFull(f"no room for the log: {error}; it goes on when there is some", applied=None) from error
+
+    def _commit(self, batch: Batch) -> None:
+        active = self.active
+        if active is None or self.link.position - active.start >= self._segment_bytes:
+            active = self._roll()
+        data, link = encode(batch, self.link, active.start, self._epoch, self.synced_position)
+        self._disk.pwrite(active.file, data, active.place(self.link.position))
+        self.link = link
+        active.end = link.position
+        self.written = batch.number
+
+    def _roll(self) -> Segment:
+        """Begin a new segment. The old one is durable as a whole from now on."""
+        if self.active is not None:
+            self._sync(self.active.file)
+            self.synced, self.synced_position = self.written, self.link.position
+        start = self.link.position
+        file = self._disk.open(segment.name_of(start), create=True)
+        self._disk.pwrite(file, segment.pack(self._uuid, self.link), 0)
+        self._sync(file)
+        self._disk.sync_dir()
+        if self.active is not None:
+            self.active.sealed = True
+        self.active = Segment(start, file, start, self.link, sealed=False)
+        self.begun.append(self.active)
+        return self.active
+
+    def _sync(self, file: int) -> None:
+        """If this fails once, the kernel may have dropped what it could not write, and would not tell a second time."""
+        try:
+            self._disk.sync(file)
+        except OSError as error:
+            self._die(f"the disk failed to sync ({error}); nothing after position {self.synced_position} is believed")
+            raise Poisoned(self.dead) from error
+
+    def _judge(self, error: OSError) -> None:
+        """No room is something one can wait for; anything else is the end."""
+        if error.errno not in _NO_ROOM:
+            self._die(f"the disk failed to write ({error})")
+            raise Poisoned(self.dead) from error
+
+    def _die(self, why: str) -> None:
+        self.dead = f"{why}; open the data directory again once the disk is well"
+        with suppress(OSError):  # if even this cannot be written, the next start has to believe what it reads
+            poison.save(self._disk, self.synced_position)
