@@ -63,8 +63,14 @@ def test_a_frame_made_at_once_comes_back(
 
 @seed(SEED)
 @law
-@given(st.lists(st.tuples(MESSAGES, st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=25))
-def test_a_frame_of_singles_comes_back_with_its_stamps(singles: list[tuple[dict[str, Any], int, int]]) -> None:
+@given(
+    st.lists(st.tuples(MESSAGES, st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=25),
+    st.integers(0, 24),
+    st.integers(0, 24),
+)
+def test_a_frame_of_singles_comes_back_with_its_stamps(
+    singles: list[tuple[dict[str, Any], int, int]], first: int, length: int
+) -> None:
     frame = Frame.opened(1, 0, 40)
     id, now = 1_000, NOW
     for message, wait, gap in singles:
@@ -79,11 +85,14 @@ def test_a_frame_of_singles_comes_back_with_its_stamps(singles: list[tuple[dict[
     head = head_of(data)
     assert (head.id, head.at) == (frame.id_of(0), frame.at_of(0))
     assert (head.last_id, head.last_at) == (id, now) == (frame.id_of(frame.count - 1), frame.at_of(frame.count - 1))
+    first %= frame.count
+    piece = found.slice(first, min(first + length + 1, frame.count))
+    same(piece, unpack(pack(piece)))
 
 
 @seed(SEED)
 @law
-@given(st.lists(st.binary(max_size=20), min_size=1, max_size=80))
+@given(st.lists(st.binary(max_size=20), min_size=1, max_size=300))
 def test_small_frames_are_written_as_arrow_writes_them(payloads: list[bytes]) -> None:
     by_hand, by_arrow = Frame.of_rows(1, 0, Rows(payloads)), Frame.of_rows(1, 0, Rows(payloads))
     by_arrow.chill()

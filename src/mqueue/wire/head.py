@@ -84,6 +84,8 @@ class Head(Struct, frozen=True, gc=False):
 def encode(frame: Frame, columns: int, body_length: int, body_crc: int) -> bytes:
     """The head of a frame over a body that is known by its length and checksum only."""
     stamps = len(frame.ids)
+    assert 0 < frame.count <= FRAME_ROWS_MAX, "nobody would read it again"
+    assert not stamps or frame.first_rows[0] == 0, "the first stamp has no room for its row"
     rest = _REST.pack(
         VERSION,
         stamps,
