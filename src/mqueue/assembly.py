@@ -13,18 +13,14 @@ from mqueue.model.errors import BadSetting
 
 URL_VARIABLE = "MQUEUE_URL"
 
-_LATER = {
-    "file": "storage on disk",
-    "http": "client for a server",
-    "https": "client for a server",
-}
-_GIVE = "give 'memory:' for a broker inside this process"
+_LATER = {"http": "client for a server", "https": "client for a server"}
+_SCHEMES = "memory:, file:, http:, https:"
+_GIVE = "give 'memory:' for a broker inside this process, or 'file:./data' for one that keeps what it has on disk"
 
 
 def connect(url: str | None = None, **settings: Any) -> Broker:
     """The broker that a URL stands for, or `MQUEUE_URL` where none is given. Settings are those of `Broker`."""
-    _check(url)
-    return Broker(**settings)
+    return Broker(path_of(url), **settings)
 
 
 def connect_async(url: str | None = None, **settings: Any) -> Connecting:
@@ -36,7 +32,7 @@ class Connecting:
     """A connection about to be made: by `await`, or by `async with`, which also closes it."""
 
     def __init__(self, url: str | None, settings: dict[str, Any]) -> None:
-        _check(url)
+        self._path = path_of(url)
         self._settings = settings
         self._broker: AsyncBroker | None = None
 
@@ -54,12 +50,13 @@ class Connecting:
 
     async def _connected(self) -> AsyncBroker:
         if self._broker is None:
-            self._broker = AsyncBroker(**self._settings)
+            self._broker = AsyncBroker(self._path, **self._settings)
         return self._broker
 
 
-def _check(url: str | None) -> None:
-    """Only `memory:` will do for now. Of a refused URL only the scheme is shown: the rest may hold a password."""
+def path_of(url: str | None) -> str | None:
+    """Where a URL says that the messages lie; None: in memory. Of one that is refused only the scheme is shown, because
+    the rest may hold a password."""
     given = url if url is not None else os.environ.get(URL_VARIABLE, "")
     if not given:
         raise BadSetting(f"no url was given and {URL_VARIABLE} is not set; {_GIVE}")
@@ -67,8 +64,14 @@ def _check(url: str | None) -> None:
     scheme = scheme.lower()
     if colon and scheme in _LATER:
         raise BadSetting(f"url {scheme}:…: this version has no {_LATER[scheme]}; {_GIVE}")
-    if not colon or scheme != "memory":
+    if not colon or scheme not in ("memory", "file"):
         shown = f"{scheme[:20]}:…" if colon else "without a scheme"
-        raise BadSetting(f"url {shown}: the schemes are memory:, {', '.join(f'{name}:' for name in _LATER)}; {_GIVE}")
-    if rest:
-        raise BadSetting("url memory:…: nothing follows the colon; settings are given by keyword")
+        raise BadSetting(f"url {shown}: the schemes are {_SCHEMES}; {_GIVE}")
+    if scheme == "memory":
+        if rest:
+            raise BadSetting("url memory:…: nothing follows the colon; settings are given by keyword")
+        return None
+    path = rest.removeprefix("//")
+    if not path:
+        raise BadSetting("url file:: no directory is named; give 'file:./data' or 'file:///var/lib/mqueue'")
+    return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,8 @@ import mqueue
 from mqueue.testing import ManualClock
 
 REFUSED = [
-    ("file:./data", "this version has no storage on disk"),
+    ("file:", "no directory is named"),
+    ("file://", "no directory is named"),
     ("http://127.0.0.1:8080", "this version has no client for a server"),
     ("HTTPS://mq.example", "this version has no client for a server"),
     ("redis://somewhere", "url redis:…: the schemes are memory:, file:, http:, https:"),
@@ -40,8 +42,21 @@ def test_memory_is_a_broker_with_the_settings_given() -> None:
 def test_the_environment_names_the_url_where_none_is_given(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MQUEUE_URL", url)
     mqueue.connect().close()
-    with pytest.raises(mqueue.BadSetting, match="on disk"):
-        mqueue.connect("file:./data")
+
+
+@pytest.mark.parametrize("scheme", ["file:", "FILE:", "file://"])
+def test_a_file_is_a_broker_on_disk(scheme: str, tmp_path: Path) -> None:
+    url = f"{scheme}{tmp_path}/data"
+    with mqueue.connect(url, name="me") as q:
+        assert q.publish("orders", b"1").durability == "fsync"
+        with pytest.raises(mqueue.InUse, match="in use by process"):
+            mqueue.connect(url)
+
+    async def main() -> None:
+        async with mqueue.connect_async(url) as again:
+            assert [m.payload for m in await again.receive("orders")] == [b"1"]
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(("url", "sentence"), REFUSED)

@@ -14,12 +14,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
 
 from answers import Answers, read
-from standin import Broker
 
-from mqueue import Error
+from mqueue import Broker, Error, Message
 from mqueue.testing import ManualClock
 
 TOPICS = ("orders", "mail")
@@ -74,7 +72,7 @@ class Judge:
             self.wrong += [f"{message.id} came again after it was settled" for message in again]
 
 
-def _drain(broker: Any, clock: ManualClock) -> Iterator[Any]:
+def _drain(broker: Broker, clock: ManualClock) -> Iterator[Message]:
     """All there is, acked as it comes: first what is free, then, an hour later, what was leased when the power went."""
     for hour in range(2):
         clock.advance(hour * 3600)

@@ -14,13 +14,15 @@ import threading
 from collections.abc import Callable
 from hashlib import sha256
 from random import Random
-from typing import Any
 
 from answers import Notebook
-from standin import Broker
 
+from mqueue import Broker
 from mqueue.log.segments import disk
+from mqueue.log.segments.storage import Storage
 
+KIB = 1024
+MIB = 1024 * KIB
 TOPICS = ("orders", "mail")
 
 
@@ -40,20 +42,20 @@ def use_unsynced() -> None:
             module.RealDisk = Unsynced  # type: ignore[attr-defined]
 
 
-def publish_singles(broker: Any, notes: Notebook, rng: Random) -> None:
+def publish_singles(broker: Broker, notes: Notebook, rng: Random) -> None:
     payload = _payload(rng)
     receipt = broker.publish(rng.choice(TOPICS), payload)
     notes.note([f"P {receipt.id} {sha256(payload).hexdigest()}"])
 
 
-def publish_batches(broker: Any, notes: Notebook, rng: Random) -> None:
+def publish_batches(broker: Broker, notes: Notebook, rng: Random) -> None:
     payloads = [_payload(rng) for _ in range(rng.randrange(2, 40))]
     receipts = broker.publish_many(rng.choice(TOPICS), payloads)
     pairs = zip(receipts, payloads, strict=True)
     notes.note(f"P {receipt.id} {sha256(payload).hexdigest()}" for receipt, payload in pairs)
 
 
-def consume(broker: Any, notes: Notebook, rng: Random) -> None:
+def consume(broker: Broker, notes: Notebook, rng: Random) -> None:
     """Ack most of it, together or one by one; what is left stays leased until the end."""
     messages = broker.receive(rng.choice(TOPICS), limit=rng.randrange(1, 20), wait="20ms", visibility="10m")
     notes.note(f"R {message.id}" for message in messages)
@@ -68,6 +70,16 @@ def consume(broker: Any, notes: Notebook, rng: Random) -> None:
         notes.note([f"A {message.id}"])
 
 
+def storage(rng: Random) -> Storage:
+    """Often so small that segments are closed and checkpoints written while we look."""
+    return Storage(
+        segment_bytes=rng.choice((64 * KIB, 256 * KIB, 64 * MIB)),
+        checkpoint_bytes=rng.choice((32 * KIB, MIB, 64 * MIB)),
+        checkpoint_seconds=1,
+        reserve_bytes=MIB,
+    )
+
+
 def _payload(rng: Random) -> bytes:
     """Tells by itself whether it is whole: also what nobody got an answer for is checked."""
     body = rng.randbytes(rng.choice((10, 100, 400, 3000)))
@@ -79,10 +91,10 @@ def main(folder: str, answers: str, seed: str, *options: str) -> None:
         use_unsynced()
     print("ready", flush=True)
     sys.stdin.readline()
-    notes, broker = Notebook(answers), Broker(folder)
+    notes, broker = Notebook(answers), Broker(folder, storage=storage(Random(seed)))
     first = threading.Event()
 
-    def go_on(work: Callable[[Any, Notebook, Random], None], number: int) -> None:
+    def go_on(work: Callable[[Broker, Notebook, Random], None], number: int) -> None:
         rng = Random(f"{seed} {number}")
         while True:  # until the disk fails, or somebody kills us
             work(broker, notes, rng)

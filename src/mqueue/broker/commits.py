@@ -14,7 +14,10 @@ from typing import Any
 
 from mqueue.log.segments.log import NOTHING, SYNCED, WRITTEN, SegmentLog
 from mqueue.model.errors import Closed, DiskFull
+from mqueue.model.limits import MIB
 
+PENDING_BYTES_MAX = 64 * MIB
+"""If more was handed in than this and is not written, whoever comes next writes it first."""
 LEVELS = {"memory": NOTHING, "os": WRITTEN, "fsync": SYNCED}
 """What `durability` asks of a log on disk."""
 
@@ -122,7 +125,7 @@ class Gate:
     def __enter__(self) -> None:
         log = self._log
         writer = log.writer
-        if writer.stuck:
+        if writer.stuck or log.pending_bytes > PENDING_BYTES_MAX:
             self._make_way()
         self._lock.acquire()
         try:
@@ -145,7 +148,7 @@ class Gate:
         self._lock.release()
 
     def _make_way(self) -> None:
-        """There was no room for a batch. If there still is none, nothing more is taken in."""
+        """Write what waits. If there is no room for it nothing more is taken in."""
         try:
             self.commits.write(self._log.batch)
         except DiskFull as full:

@@ -13,10 +13,11 @@ from mqueue.heart.group import Lease
 from mqueue.heart.heart import Outcome
 from mqueue.heart.runs import Run, segments
 from mqueue.heart.topic import Topic
-from mqueue.model.errors import BadSetting, BadTime, LeaseLost, Refused
+from mqueue.model.errors import BadSetting, BadTime, Corrupt, LeaseLost, Refused
 from mqueue.model.events import Span
 from mqueue.model.limits import ERROR_TEXT_MAX, RECEIVE_LIMIT_MAX, TIME_MS_MAX, VISIBILITY_MS_MAX, WAIT_MS_MAX
 from mqueue.model.times import Duration, duration_ms
+from mqueue.store.aside import set_aside
 from mqueue.wire.frame import Frame
 
 M = TypeVar("M", bound=Envelope)
@@ -36,7 +37,19 @@ class TopicDesk:
         self.name = topic.name
 
     def messages(self, lease: Lease, kind: type[M]) -> list[M]:
-        """The messages of a lease, in delivery order."""
+        """The messages of a lease, in delivery order. What turns out to be damaged is not among them."""
+        try:
+            return self._messages(lease, kind)
+        except Corrupt:
+            return self._messages(lease, kind) if self.set_aside(lease) else []
+
+    def set_aside(self, lease: Lease) -> bool:
+        """Take out of a lease what cannot be read; whether anything is left."""
+        left = set_aside(self.engine.store, self.topic, lease, self.engine.clock.now())
+        self.engine.wake(self.topic)  # somebody may have to look again
+        return left
+
+    def _messages(self, lease: Lease, kind: type[M]) -> list[M]:
         log = self.engine.store.log
         topic = self.topic.id
         runs = lease.runs

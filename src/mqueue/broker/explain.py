@@ -217,7 +217,7 @@ def _ended(event: ev.Settled | ev.Extended | ev.Voided | ev.Redriven) -> tuple[K
         return Kind.EXTENDED, f"{event.group}, until {rfc3339(event.deadline)}"
     if isinstance(event, ev.Redriven):
         return Kind.REDRIVEN, event.group
-    return (Kind.EXPIRED if event.cause == "expired" else Kind.CANCELLED), ""
+    return (Kind.EXPIRED, "") if event.cause == "expired" else (Kind.CANCELLED, event.cause.removeprefix("cancelled"))
 
 
 def _in(span: tuple[int, ...], partition: int, offset: int) -> bool:

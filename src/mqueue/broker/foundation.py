@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from mqueue.broker.commits import Gate
 from mqueue.broker.engine import Engine
 from mqueue.broker.upkeep import Upkeep
 from mqueue.heart.heart import Heart
+from mqueue.heart.state import State
 from mqueue.log.memory import MemoryLog
 from mqueue.log.segments.disk import Disk
 from mqueue.log.segments.log import SegmentLog
@@ -20,10 +22,11 @@ from mqueue.model.limits import Limits
 from mqueue.model.settings import Settings
 from mqueue.policy.quota import Quotas
 from mqueue.policy.retry import JITTER_MAX
-from mqueue.store.recover import recover
+from mqueue.store.recover import recover, salvage
 from mqueue.store.store import Store
 from mqueue.store.tokens import Tokens
 
+LOGGER = logging.getLogger("mqueue")
 _HISTORY_BYTES = 64 * 1024 * 1024
 """So much of what its groups have settled a topic in memory keeps for replay. What is owed is always kept."""
 
@@ -62,7 +65,7 @@ def on_disk(
             jitter=_jitter(random.Random(entropy(16))),  # noqa: S311 - spreads retries, guards nothing
             defaults=defaults,
             limits=limits,
-            heart=Heart(recover(log)),
+            heart=Heart(_state(log)),
         )
         store.ids.resume(log.last_id)
         store.topic_id = max([log.topic_id, *store.state.topics])
@@ -75,8 +78,20 @@ def on_disk(
     if clock.now() < log.last_at:
         clock = Ahead(clock, log.last_at)
     engine = Engine(store, clock, quotas, gate(log))
-    engine.upkeep = Upkeep(engine, log)
+    upkeep = engine.upkeep = Upkeep(engine, log)
+    for report in log.reports:
+        LOGGER.error("%s", report)
+    if log.holes:
+        upkeep.save_points()  # so that the next start need not read across them
     return engine
+
+
+def _state(log: SegmentLog) -> State:
+    if not log.holes:
+        return recover(log)
+    state, passed = salvage(log)
+    log.reports.append(f"{len(log.holes)} holes in the log; {passed} entries behind them speak of what is lost")
+    return state
 
 
 def _jitter(chance: random.Random) -> Callable[[], float]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mqueue.model.errors import BadTime, Refused, TooLarge
-from mqueue.model.limits import TIME_MS_MAX, Limits
+from mqueue.model.limits import IDEMPOTENCY_KEY_LENGTH_MAX, TIME_MS_MAX, Limits
 from mqueue.model.message import Draft
 from mqueue.model.names import check_name
 from mqueue.model.priority import NORMAL, priority
@@ -169,8 +169,9 @@ def _key(key: str | bytes) -> bytes:
 
 
 def check_idempotency_key(key: str) -> str:
-    if type(key) is not str or not 0 < len(key) <= 1024 or not _is_text(key):
-        raise Refused(f"idempotency_key {key!r:.80}; it takes Unicode text of 1 to 1024 characters", code="bad_key")
+    if type(key) is not str or not 0 < len(key) <= IDEMPOTENCY_KEY_LENGTH_MAX or not _is_text(key):
+        most = IDEMPOTENCY_KEY_LENGTH_MAX
+        raise Refused(f"idempotency_key {key!r:.80}; it takes Unicode text of 1 to {most} characters", code="bad_key")
     return key
 
 

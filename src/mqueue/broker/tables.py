@@ -12,7 +12,7 @@ from mqueue.broker.deliver import TopicDesk, lost_sentence
 from mqueue.broker.settle import Settlement
 from mqueue.heart.group import Lease
 from mqueue.heart.runs import full
-from mqueue.model.errors import LeaseLost
+from mqueue.model.errors import Corrupt, LeaseLost
 from mqueue.model.events import Span
 from mqueue.model.times import Duration
 from mqueue.wire.arrow import BODY, HEADERS, constant
@@ -37,6 +37,14 @@ class ArrowLease:
 
     @classmethod
     def of(cls, desk: TopicDesk, lease: Lease) -> ArrowLease:
+        """What a lease holds. What turns out to be damaged is taken out of it."""
+        try:
+            return cls(desk, lease, cls._read(desk, lease))
+        except Corrupt:
+            return cls(desk, lease, cls._read(desk, lease)) if desk.set_aside(lease) else cls.empty()
+
+    @staticmethod
+    def _read(desk: TopicDesk, lease: Lease) -> list[tuple[Frame, range, int]]:
         pieces: list[tuple[Frame, range, int]] = []
         for run in lease.runs:
             for frame, rows in desk.pieces(run):
@@ -45,7 +53,7 @@ class ArrowLease:
                 if pieces and _adjoins(pieces[-1], frame, rows, run.attempt):  # the next lane of a sorted frame
                     rows = range(pieces.pop()[1].start, rows.stop)
                 pieces.append((frame, rows, run.attempt))
-        return cls(desk, lease, pieces)
+        return pieces
 
     @classmethod
     def first_of(cls, found: list[ArrowLease]) -> ArrowLease:

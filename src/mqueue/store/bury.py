@@ -5,18 +5,22 @@ A dead message is copied to its topic's dead-letter queue in the same commit tha
 
 from __future__ import annotations
 
+import logging
+
 from msgspec.structs import replace
 
 from mqueue.heart.heart import Fallen
 from mqueue.heart.runs import each
 from mqueue.heart.topic import Topic
 from mqueue.log.base import Log
+from mqueue.model.errors import Corrupt
 from mqueue.model.names import dlq_name
 from mqueue.model.settings import Settings
 from mqueue.model.times import rfc3339
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Rows
 
+LOGGER = logging.getLogger("mqueue")
 STORY = (
     "x-origin-topic",
     "x-origin-partition",
@@ -52,10 +56,18 @@ def copies(log: Log, fallen: list[Fallen]) -> Rows:
     rows = Rows([], key=[], headers=[], priority=[])
     for dead in fallen:
         for offset in each(dead.start, dead.mask):
-            frame = log.frame(dead.topic.id, dead.partition, offset)
+            frame = _frame(log, dead, offset)
             if frame is not None:
                 _copy(rows, dead, frame, offset - frame.base)
     return rows
+
+
+def _frame(log: Log, dead: Fallen, offset: int) -> Frame | None:
+    try:
+        return log.frame(dead.topic.id, dead.partition, offset)
+    except Corrupt as error:
+        LOGGER.error("a dead message of %s at %d/%d is damaged: %s", dead.topic.name, dead.partition, offset, error)
+        return None
 
 
 def _copy(rows: Rows, dead: Fallen, frame: Frame, row: int) -> None:

@@ -18,14 +18,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mqueue.model.errors import BadFrame, BadName, Corrupt
-from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX, TIME_MS_MAX, Limits
+from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX, IDEMPOTENCY_KEY_LENGTH_MAX, TIME_MS_MAX, Limits
 from mqueue.model.names import check_name
 from mqueue.wire.frame import Frame
 from mqueue.wire.head import Head, head_of
 from mqueue.wire.message import Declared, declared
 from mqueue.wire.pack import framed, schema_of
-
-IDEMPOTENCY_KEY_LENGTH_MAX = 1024
 
 _PADDING_MAX = 64
 """Between two buffers; Arrow pads to 8 or to 64."""

@@ -47,8 +47,8 @@ def constant(value: int | None, count: int, type: pa.DataType) -> pa.Array:
 
 def largest(column: pa.Array) -> int:
     """The length of the longest value of a binary column without nulls, from its offsets."""
-    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
-    return int(np.diff(offsets).max())
+    offsets = np.frombuffer(column.buffers()[1], np.int32, column.offset + len(column) + 1)[column.offset :]
+    return int(np.diff(offsets).max(initial=0))
 
 
 def _pairs(headers: Headers | None) -> list[tuple[str, bytes]] | None:

@@ -66,6 +66,9 @@ class SegmentLog:
         active = opened.segments[-1] if opened.segments and not opened.fresh_segment else None
         self.writer = Writer(disk, self.uuid, self.epoch, opened.link, active, storage.segment_bytes, self.reserve)
         self.shelf = Shelf(disk, opened.segments, Cache(storage.cache_bytes))
+        self.holes = opened.holes
+        self.pending_bytes = 0
+        """How much was handed in and not taken yet."""
         self.wants = NOTHING
         """How safe what was handed in since this was last reset has to be."""
         self.dirty: set[int] = set()
@@ -111,6 +114,7 @@ class SegmentLog:
         frame.stamp(tape.next, id, now)
         tape.add(frame)
         self._committer.add(frame, now)
+        self.pending_bytes += frame.size
         self.wants = SYNCED
         self.dirty.add(frame.topic)
 
@@ -125,6 +129,7 @@ class SegmentLog:
         frame.add(payload, extras, id, now)
         tape.next = offset + 1
         self._committer.at = now
+        self.pending_bytes += len(payload)
         self.wants = SYNCED
         self.dirty.add(topic)
         return offset
@@ -151,6 +156,7 @@ class SegmentLog:
     def take(self, *, empty: bool = False) -> Batch | None:
         """What is to be written next. `empty`: also if it is nothing, to say how far the log is durable."""
         batch = self._committer.take(empty=empty)
+        self.pending_bytes = 0
         if batch is not None:
             for item in batch.items:
                 if isinstance(item, Frame) and item.open:
@@ -210,8 +216,9 @@ class SegmentLog:
 
     def frames(self, topic: int, partition: int, start: int, stop: int) -> Iterator[Frame]:
         tape = self._tapes.get((topic, partition))
-        for found, first, last in list(tape.pieces(start, stop)) if tape is not None else ():
-            assert tape is not None
+        if tape is None:
+            return
+        for found, first, last in tape.pieces(start, stop):
             frame = self.shelf.frame(tape, found) if isinstance(found, Row) else found
             whole = first == frame.base and last == frame.stop
             yield frame if whole else frame.slice(first - frame.base, last - frame.base)

@@ -103,16 +103,20 @@ class Tape:
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[Frame | Row, int, int]]:
         """The frames that touch [start, stop), each with the first and last offset of what is not dropped of it."""
-        number = max(0, bisect_right(self.base, start) - 1)
-        found: list[Frame | Row] = []
-        while number < len(self.base) and self.base[number] < stop:
-            found.append(self.row(number))
-            number += 1
-        for frame in (*found, *[one for one in self.fresh if one.base < stop]):
-            if frame.stop > start:
-                for first, last in self.alive(frame.base, frame.stop):
-                    if first < stop and last > start:
-                        yield frame, first, last
+        for frame in self._between(start, stop):
+            for first, last in self.alive(frame.base, frame.stop):
+                if first < stop and last > start:
+                    yield frame, first, last
+
+    def _between(self, start: int, stop: int) -> Iterator[Frame | Row]:
+        for number in range(max(0, bisect_right(self.base, start) - 1), len(self.base)):
+            if self.base[number] >= stop:
+                return
+            if self.stop[number] > start:
+                yield self.row(number)
+        for frame in self.fresh:
+            if frame.base < stop and frame.stop > start:
+                yield frame
 
     def alive(self, start: int, stop: int) -> list[tuple[int, int]]:
         """The stretches of [start, stop) that are not dropped."""
