@@ -220,7 +220,7 @@ def cursor_steps_past_a_run_that_grows(patch: Patch) -> None:
     def advance(real: Any, self: Reader, cursor: Any) -> int:
         index = int(real(self, cursor))
         if index < 0 and cursor.lane.stops:
-            cursor.number, cursor.offset = cursor.lane.dropped + len(cursor.lane.stops), 0
+            cursor.number, cursor.offset = len(cursor.lane.stops), 0
         return index
 
     around(patch, Reader, "_advance", advance)
@@ -459,8 +459,8 @@ def checkpoint_forgets_the_cursors(patch: Patch) -> None:
 
 
 @bug("model", "model")
-def retention_ignores_who_is_owed(patch: Patch) -> None:
-    patch.setattr(retain, "_held", lambda topic, partition, now: partition.next)
+def retention_ignores_what_is_unread(patch: Patch) -> None:
+    patch.setattr(retain, "unread", lambda partition, groups: partition.next)
 
 
 @bug("work", "I14 replay")

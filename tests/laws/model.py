@@ -27,6 +27,9 @@ class Rules:
     dlq_expired: bool = False
     dedup: str = "window"
     dedup_window_ms: int = 20_000
+    on_ack: bool = False
+    compact: bool = False
+    hours: float | None = None
 
 
 @dataclass
@@ -88,6 +91,7 @@ class Model:
         self.groups: dict[str, Group] = {}
         self.ends = [0]
         self.floors = [0]
+        self.kept: list[set[int]] = [set()]
         self.dlq: list[Dead] = []
         self.holders: dict[int, str] = {}
         self.answers: dict[tuple[int, int], tuple[str, int]] = {}
@@ -154,17 +158,38 @@ class Model:
         over = message.state in (*OVER, "gone") or (message.state == "visible" and done)
         return None if over else message
 
-    def trim(self, floors: list[int]) -> None:
-        """Retention went so far: what somebody was still owed, or is scheduled, must not be gone."""
-        self.floors = floors
-        for message in self.messages.values():
-            if message.offset < floors[message.partition] and message.state != "gone":
-                entries = [group.entries.get(message.id) for group in self.groups.values()]
-                owed = any(entry is not None and entry.state not in OVER for entry in entries)
-                unread = message.state == "visible" and not entries
-                needed = owed or unread or message.state == "scheduled"
-                assert not needed, f"{message} was dropped too soon"
-                message.state = "gone"
+    def trim(self, floors: list[int], kept: list[set[int]]) -> None:
+        """Retention went so far and kept these: what somebody needs must not be gone, nor what no rule lets go."""
+        assert all(new >= old for old, new in zip(self.floors, floors, strict=True)), "a floor fell"
+        self.floors, self.kept = floors, kept
+        gone = [m for m in self.messages.values() if m.state != "gone" and not self.alive(m)]
+        for message in gone:
+            entries = [group.entries.get(message.id) for group in self.groups.values()]
+            assert message.state != "scheduled", f"{message} was dropped while scheduled"
+            assert not any(entry is not None and entry.state not in OVER for entry in entries), f"{message} is owed"
+            assert self._may_go(message), f"{message} was dropped and no rule says so"
+        for message in gone:
+            message.state = "gone"
+
+    def alive(self, message: Msg) -> bool:
+        return message.offset >= self.floors[message.partition] or message.offset in self.kept[message.partition]
+
+    def _may_go(self, message: Msg) -> bool:
+        rules = self.rules
+        if rules.compact and (message.state in OVER or message.key is not None):
+            return message.state in OVER or any(self._beats(other, message) for other in self.messages.values())
+        too_old = rules.hours is not None and message.at <= self.now - rules.hours * 3_600_000
+        return too_old or (rules.on_ack and bool(self.groups))
+
+    def _beats(self, other: Msg, message: Msg) -> bool:
+        """Whether a message is there that is later of the same key."""
+        later = (other.visible_at, other.offset) > (message.visible_at, message.offset)
+        same = (other.key, other.partition) == (message.key, message.partition)
+        return same and later and other.state == "visible" and self.alive(other)
+
+    @property
+    def firsts(self) -> list[int]:
+        return [min({floor} | kept) for floor, kept in zip(self.floors, self.kept, strict=True)]
 
     # Depth
 

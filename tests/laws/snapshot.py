@@ -67,6 +67,7 @@ def _partition(partition: Partition) -> Snapshot:
     return {
         "next": partition.next,
         "floor": partition.floor,
+        "kept": _marks(partition.kept),
         "visible": partition.visible,
         "open": partition.open,
         "scheduled": partition.scheduled,
@@ -87,19 +88,19 @@ def _partition(partition: Partition) -> Snapshot:
             {
                 (entry[0], offset)
                 for entry in partition.expiry.entries()
-                for offset in range(max(entry[1], partition.floor), entry[2])
-                if offset not in partition.void
+                for offset in range(entry[1], entry[2])
+                if offset not in partition.void and partition.is_alive(offset)
             }
         ),
     }
 
 
 def _lane(partition: Partition, lane: Lane) -> list[tuple[int, int, Fact]]:
-    """What is kept in a lane and not void."""
+    """What is in a lane and not void. What was dropped must not be there any more."""
     return _merged(
         (offset, (at,))
         for start, stop, at in lane.runs()
-        for offset in range(max(start, partition.floor), stop)
+        for offset in range(start, stop)
         if offset not in partition.void
     )
 

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 
 from mqueue import Broker, Conflict, Draft, LeaseLost, Message, QueueFull, Receipt
 from mqueue.heart.checkpoint import checkpoint
+from mqueue.heart.runs import each
 from mqueue.store.recover import recover
 from mqueue.testing import ManualClock
 from tests.laws.model import Dead, Model, Msg, Rules, in_order
@@ -53,7 +54,9 @@ SETTINGS = st.fixed_dictionaries(
         "overflow": st.sampled_from(["refuse", "drop_oldest"]),
         "dlq_expired": st.booleans(),
         "dedup": st.sampled_from(["window", "until_acked", "forever"]),
-        "retention": st.just({"on_ack": True}),
+        "retention": st.sampled_from(
+            [{"on_ack": True}, {"compact": True}, {"compact": True, "on_ack": True}, {"hours": 1}]
+        ),
     },
 )
 DRAFTS = st.fixed_dictionaries({"priority": PRIORITIES, "delay": DELAYS, "ttl": TTLS, "key": KEYS})
@@ -120,7 +123,7 @@ class Machine(RuleBasedStateMachine):
     )
     def receive(self, group: str, limit: int, visibility: int | None, once: bool) -> None:
         if group not in self.model.groups:
-            self.model.make_group(group, list(self.model.floors))
+            self.model.make_group(group, self.model.firsts)
         ready = self.model.ready(group)
         mode = "at_most_once" if once else "at_least_once"
         messages = self.q.receive(TOPIC, limit, group=group, visibility=_ms(visibility), mode=mode)
@@ -284,8 +287,7 @@ class Machine(RuleBasedStateMachine):
         due = sorted((m.due, m.partition, m.offset, m.id) for m in self.model.scheduled)
         assert [m.id for m in self.q.scheduled(TOPIC, 10_000)] == [entry[3] for entry in due]
         seen = list(self.q.scan(TOPIC))
-        kept = enumerate(zip(self.model.floors, self.model.ends, strict=True))
-        places = [(number, offset) for number, (floor, end) in kept for offset in range(floor, end)]
+        places = sorted((m.partition, m.offset) for m in self.model.messages.values() if m.state != "gone")
         assert [(message.partition, message.offset) for message in seen] == places
         for message in seen:
             self._same(message, self.model.messages[message.id])
@@ -295,6 +297,7 @@ class Machine(RuleBasedStateMachine):
         stats, model = self.q.stats(TOPIC), self.model
         assert (stats.published, stats.scheduled) == (len(model.messages), len(model.scheduled))
         assert stats.depth == model.depth
+        assert stats.retained == sum(message.state != "gone" for message in model.messages.values())
         assert set(stats.groups) == set(model.groups)
         for name, group in model.groups.items():
             real = stats.groups[name]
@@ -323,6 +326,9 @@ class Machine(RuleBasedStateMachine):
         assert not folded.news, "the fold had to decide something that is not in the log"
         now = self.model.now
         _nothing_in(differences(snapshot(self.store.state, now), snapshot(folded.state, now)))
+        for name, group in self.store.state.names["default", TOPIC].groups.items():
+            known = folded.state.names["default", TOPIC].groups[name].heard_at
+            assert 0 <= group.heard_at - known < 3_600_000, f"a restart would forget that {name} was heard of"
         self.sound = True
 
     def teardown(self) -> None:
@@ -395,9 +401,14 @@ class Machine(RuleBasedStateMachine):
         rules.drop_oldest = settings.get("overflow", "drop_oldest" if rules.drop_oldest else "refuse") == "drop_oldest"
         rules.dlq_expired = settings.get("dlq_expired", rules.dlq_expired)
         rules.dedup = settings.get("dedup", rules.dedup)
+        if "retention" in settings:
+            rules.on_ack = settings["retention"].get("on_ack", False)
+            rules.compact = settings["retention"].get("compact", False)
+            rules.hours = settings["retention"].get("hours")
         for _ in range(len(self.model.ends), settings.get("partitions", 1)):
             self.model.ends.append(0)
             self.model.floors.append(0)
+            self.model.kept.append(set())
             for group in self.model.groups.values():
                 group.starts.append(0)
 
@@ -418,13 +429,15 @@ class Machine(RuleBasedStateMachine):
         self.clock.advance(f"{now - self.model.now}ms")
         self.q.stats(TOPIC)
         self.model.advance(now)
-        self.model.trim(list(self.store.state.names["default", TOPIC].floors))
+        topic = self.store.state.names["default", TOPIC]
+        kept = [{offset for a, mask in p.kept.spans() for offset in each(a, mask)} for p in topic.partitions]
+        self.model.trim(list(topic.floors), kept)
 
     def _starts(self, to: str | int) -> list[int]:
         if isinstance(to, int):
-            pairs = zip(self.model.floors, self.model.ends, strict=True)
-            return [min(max(to, floor), end) for floor, end in pairs]
-        return list(self.model.floors if to == "earliest" else self.model.ends)
+            pairs = zip(self.model.firsts, self.model.ends, strict=True)
+            return [min(max(to, first), end) for first, end in pairs]
+        return self.model.firsts if to == "earliest" else list(self.model.ends)
 
     def _same(self, message: Message, known: Msg) -> None:
         assert (message.payload, message.key, message.priority) == (known.payload, known.key, known.priority)

@@ -6,12 +6,15 @@ import itertools
 from bisect import insort
 from dataclasses import dataclass
 
+import numpy as np
 from hypothesis import given, seed
 from hypothesis import strategies as st
 
 from mqueue.heart.dedup import Claim, Dedup
+from mqueue.heart.gaps import Gaps
 from mqueue.heart.lanes import Lane
 from mqueue.heart.marks import BLOCK, Marks
+from mqueue.heart.reader import Cursor
 from mqueue.heart.recent import Recent
 from mqueue.heart.runs import Run, each, full, segments, tight
 from mqueue.heart.schedule import NEVER, Entry, Schedule
@@ -75,7 +78,8 @@ def marking(draw: st.DrawFn) -> list[tuple[str, int, int]]:
     one = st.one_of(
         st.tuples(st.just("add"), near, MASKS),
         st.tuples(st.just("range"), near, near),
-        st.tuples(st.just("trim"), near, st.just(0)),
+        st.tuples(st.just("remove"), near, MASKS),
+        st.tuples(st.just("remove range"), near, near),
     )
     return draw(st.lists(one, max_size=12))
 
@@ -92,16 +96,48 @@ def test_marks_are_a_set(steps: list[tuple[str, int, int]], start: int, length: 
         elif kind == "range":
             marks.add_range(first, max(first, other))
             known.update(range(first, max(first, other)))
+        elif kind == "remove":
+            marks.remove(first, other)
+            known.difference_update(offsets(first, other))
         else:
-            marks.trim(first)
-            known = {offset for offset in known if offset >= first}
+            marks.remove_range(first, max(first, other))
+            known.difference_update(range(first, max(first, other)))
     assert offsets(start, marks.mask(start, start + length)) == sorted(o for o in known if start <= o < start + length)
     assert [offset for first, mask in marks.spans() for offset in offsets(first, mask)] == sorted(known)
-    assert bool(marks) == bool(known)
+    assert [offset for first, mask in marks.within(start, start + length) for offset in offsets(first, mask)] == sorted(
+        o for o in known if start <= o < start + length
+    )
+    assert (bool(marks), marks.count, marks.lowest()) == (bool(known), len(known), min(known, default=None))
     assert (start in marks) == (start in known)
 
 
-# Lanes
+# Gaps and lanes
+
+RANGES = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 9)), max_size=12)
+
+
+def ranges(steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sorted ranges, made of distances and lengths."""
+    found, offset = list[tuple[int, int]](), 0
+    for distance, length in steps:
+        start = offset + distance
+        offset = start + length
+        found.append((start, offset))
+    return found
+
+
+@seed(SEED)
+@law
+@given(RANGES, st.integers(0, 120), st.integers(0, 60))
+def test_gaps_are_a_set(steps: list[tuple[int, int]], start: int, length: int) -> None:
+    gaps = Gaps(ranges(steps))
+    known = {offset for first, last in ranges(steps) for offset in range(first, last)}
+    asked = range(start, start + length)
+    assert [o for a, b in gaps.within(start, start + length) for o in range(a, b)] == [o for o in asked if o in known]
+    assert [o for a, b in gaps.rest(start, start + length) for o in range(a, b)] == [o for o in asked if o not in known]
+    assert offsets(start, gaps.mask(start, start + length)) == [o for o in asked if o in known]
+    assert gaps.counts(np.array([start]), np.array([start + length])).tolist() == [len(known & set(asked))]
+    assert (bool(gaps), gaps.count, start in gaps) == (bool(known), len(known), start in known)
 
 
 @seed(SEED)
@@ -109,9 +145,12 @@ def test_marks_are_a_set(steps: list[tuple[str, int, int]], start: int, length: 
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(1, 5)), max_size=40),
     st.integers(0, 120),
-    st.integers(0, 100),
+    RANGES,
+    st.data(),
 )
-def test_a_lane_is_a_sorted_list(steps: list[tuple[int, int, int]], below: int, floor: int) -> None:
+def test_a_lane_is_a_sorted_list(
+    steps: list[tuple[int, int, int]], below: int, dropped: list[tuple[int, int]], data: st.DataObject
+) -> None:
     lane, known = Lane(50), list[tuple[int, int]]()
     at = offset = 0
     for later, gap, length in steps:
@@ -119,19 +158,29 @@ def test_a_lane_is_a_sorted_list(steps: list[tuple[int, int, int]], below: int, 
         lane.add(offset, offset + length, at)
         known += [(at, number) for number in range(offset, offset + length)]
         offset += length
-    assert [(at, number) for start, stop, at in lane.runs() for number in range(start, stop)] == known
+    assert listed(lane) == known
     for at, number in known:
-        run = lane.number_of(at, number) - lane.dropped
+        run = lane.number_of(at, number)
         assert lane.starts[run] <= number < lane.stops[run]
         assert lane.at[run] == at
-    assert {n for start, stop in lane.below(below) for n in range(start, stop) if n < below} == {
+    assert {n for start, stop, _ in lane.runs(below=below) for n in range(start, stop) if n < below} == {
         n for _, n in known if n < below
     }
-    numbers = {number: lane.number_of(at, number) for at, number in known}
-    lane.trim(floor)
-    kept = [(at, number) for at, number in known if lane.number_of(at, number) == numbers[number] >= lane.dropped]
-    assert all(number in {n for _, n in kept} for _, number in known if number >= floor), "dropped too much"
-    assert [(at, n) for start, stop, at in lane.runs() for n in range(start, stop)] == kept
+    gaps = Gaps(ranges(dropped))
+    left = lane.without(gaps)
+    assert listed(left) == [(at, number) for at, number in known if number not in gaps]
+    assert [n for a, b in lane.dropped(gaps) for n in range(a, b)] == [n for _, n in known if n in gaps]
+    place = data.draw(st.integers(0, len(known)))  # how many messages a cursor has passed
+    cursor = Cursor.at(lane, *known[place]) if place < len(known) else Cursor.at_end(lane)
+    moved = cursor.follow(left)
+    first = max(moved.offset, left.starts[moved.number]) if moved.number < len(left.at) else None
+    ahead = [(left.at[moved.number], n) for n in range(first, left.stops[moved.number])] if first is not None else []
+    ahead += [(at, n) for a, b, at in left.runs(moved.number + 1) for n in range(a, b)]
+    assert ahead == [(at, n) for at, n in known[place:] if n not in gaps], "a cursor lost its place"
+
+
+def listed(lane: Lane) -> list[tuple[int, int]]:
+    return [(at, number) for start, stop, at in lane.runs() for number in range(start, stop)]
 
 
 # Schedule and timers
@@ -160,7 +209,7 @@ def test_a_schedule_is_a_sorted_list(steps: list[tuple[bool, int]]) -> None:
             known = known[len(due) :]
         assert list(schedule.entries()) == known
         assert schedule.next_at <= (known[0][0] if known else NEVER), "something would be late"
-        assert schedule.lowest() == min((entry[1] for entry in known), default=NEVER)
+        assert sorted(schedule.below(number)) == [entry for entry in known if entry[1] < number]
     for entry in known:  # waking only when told to, as the heart does
         while schedule.next_at < entry[0]:
             assert schedule.take(schedule.next_at) == []

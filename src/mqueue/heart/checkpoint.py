@@ -32,6 +32,8 @@ class PartitionPoint(Struct, frozen=True):
     expired: tuple[tuple[int, int], ...]
     moved: tuple[tuple[int, int], ...]
     """offset, due time given last"""
+    kept: tuple[tuple[int, int], ...] = ()
+    """start, mask of what is alive below the floor"""
 
 
 class ReaderPoint(Struct, frozen=True):
@@ -137,6 +139,7 @@ def _partition_point(partition: Partition) -> PartitionPoint:
         tuple(partition.void.spans()),
         tuple(partition.expired.spans()),
         tuple((offset, abs(due)) for offset, due in partition.due.items()),
+        tuple(partition.kept.spans()),
     )
 
 
@@ -160,17 +163,18 @@ def _lease_point(lease: Lease) -> LeasePoint:
 
 def _load_partition(partition: Partition, point: PartitionPoint, loaded: Iterable[Loaded], now: int) -> None:
     partition.floor = point.floor
-    for marks, spans in ((partition.void, point.void), (partition.expired, point.expired)):
+    sets = ((partition.void, point.void), (partition.expired, point.expired), (partition.kept, point.kept))
+    for marks, spans in sets:
         for start, mask in spans:
             marks.add(start, mask)
     moved = dict(point.moved)
     for stretches, at in loaded:
-        kept = cut(stretches, point.floor, point.next)
-        if not kept:
+        alive = cut(stretches, point.floor, point.next, partition.kept)
+        if not alive:
             continue  # dropped since then, or not there yet
         partition.ripen(at)
-        partition.append_stretches(kept, at)
-        for start, stop, priority, due, _ in kept if moved else ():
+        partition.append_stretches(alive, at)
+        for start, stop, priority, due, _ in alive if moved else ():
             for offset in range(start, stop):
                 if offset in moved:
                     partition.reschedule(offset, priority, due, moved[offset])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from mqueue.heart.gaps import Gaps
 from mqueue.heart.partition import Partition
 from mqueue.heart.reader import Reader
 from mqueue.heart.runs import Run, each, segments
@@ -78,6 +79,7 @@ class Group:
         "name",
         "readers",
         "tokens",
+        "told_at",
         "topic",
     )
 
@@ -85,6 +87,9 @@ class Group:
         self.topic = topic
         self.name = name
         self.heard_at = now
+        """When it last asked for messages, or was made."""
+        self.told_at = now
+        """When an event last said so: what is left of `heard_at` after a restart."""
         self.delivered = 0
         self.tokens: set[bytes] = set()
         """Of its leases: the leases themselves are in the state, so that they refer to the group and not it to them."""
@@ -189,11 +194,9 @@ class Group:
         below = max(0, self.readers[partition].start - start)
         self.cancelled += (mask >> below).bit_count()
 
-    def trim(self, partition: int, floor: int) -> None:
-        """Retention took messages below `floor`; those that this group was still owed are lost to it, and counted."""
-        reader = self.readers[partition]
-        if reader.lowest() < floor:
-            self.lapsed += reader.forget_below(floor)
+    def trim(self, partition: int, gaps: Gaps) -> None:
+        """Retention drops these; those that this group was still owed are lost to it, and counted."""
+        self.lapsed += self.readers[partition].forget(gaps)
 
     def count(self, cause: str, number: int) -> None:
         if cause == "expired":

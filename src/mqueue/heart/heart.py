@@ -88,6 +88,7 @@ class Heart:
             spans = tuple([(r.partition, r.start, r.stop, r.mask, r.attempt, r.priority, r.at) for r in runs])
         group.in_flight += count
         group.delivered += count
+        group.heard_at = group.told_at = now
         lease = Lease(token, group, consumer, runs, deadline, deadline, count, count)
         state = self.state
         state.leases[token] = lease
@@ -168,15 +169,6 @@ class Heart:
                 return lease, run
         return None
 
-    def lowest_leased(self, group: Group) -> dict[int, int]:
-        """The lowest offset that is leased by a group, for each partition that has any."""
-        lowest: dict[int, int] = {}
-        for token in group.tokens:
-            for run in self.state.leases[token].runs:
-                if run.mask:
-                    lowest[run.partition] = min(run.start, lowest.get(run.partition, run.start))
-        return lowest
-
     def cancel(self, topic: Topic, partition: int, offset: int, priority: int, due: int, now: int) -> None:
         """End a scheduled message for everybody."""
         span = (partition, offset, offset + 1, 1, priority, due)
@@ -202,7 +194,7 @@ class Heart:
         """The group that has most before it; without groups, one that has everything before it."""
         if not topic.groups:
             if topic.nobody is None:
-                topic.nobody = Group(topic.id, "", topic.partitions, topic.floors, now)
+                topic.nobody = Group(topic.id, "", topic.partitions, topic.firsts, now)
             return topic.nobody
         return max(topic.groups.values(), key=lambda group: (group.owed, group.ready + group.waiting))
 
@@ -309,7 +301,7 @@ class Heart:
         partition = topic.partitions[number]
         reader = group.readers[number]
         return (
-            partition.floor <= offset < partition.next
+            partition.is_alive(offset)
             and offset not in partition.void
             and at <= now
             and reader.passed(priority, at, offset, stop) == stop

@@ -14,6 +14,11 @@ class Marks:
     def __init__(self) -> None:
         self.blocks: dict[int, int] = {}
 
+    def copy(self) -> Marks:
+        copy = Marks()
+        copy.blocks = self.blocks.copy()
+        return copy
+
     def __bool__(self) -> bool:
         return bool(self.blocks)
 
@@ -50,15 +55,52 @@ class Marks:
                 found |= bits << (block - first) * BLOCK
         return found >> shift & (1 << stop - start) - 1
 
-    def trim(self, floor: int) -> None:
-        """Forget what lies below `floor`."""
-        for block in [block for block in self.blocks if (block + 1) * BLOCK <= floor]:
-            del self.blocks[block]
-        block, shift = divmod(floor, BLOCK)
-        if block in self.blocks:
-            kept = self.blocks.pop(block) >> shift << shift
-            if kept:
-                self.blocks[block] = kept
+    def remove(self, start: int, mask: int) -> None:
+        block, shift = divmod(start, BLOCK)
+        mask <<= shift
+        while mask:
+            self._take(block, mask & _FULL)
+            mask >>= BLOCK
+            block += 1
+
+    def remove_range(self, start: int, stop: int) -> None:
+        first, last = start // BLOCK, (stop - 1) // BLOCK
+        many = last - first > len(self.blocks)
+        for block in [b for b in self.blocks if first <= b <= last] if many else range(first, last + 1):
+            low, high = max(start - block * BLOCK, 0), min(stop - block * BLOCK, BLOCK)
+            self._take(block, (1 << high) - (1 << low))
+
+    def _take(self, block: int, bits: int) -> None:
+        known = self.blocks.get(block)
+        if known is not None:
+            if known & ~bits:
+                self.blocks[block] = known & ~bits
+            else:
+                del self.blocks[block]
+
+    @property
+    def count(self) -> int:
+        return sum(bits.bit_count() for bits in self.blocks.values())
+
+    def lowest(self) -> int | None:
+        """The lowest offset that is marked."""
+        if not self.blocks:
+            return None
+        block = min(self.blocks)
+        return block * BLOCK + (self.blocks[block] & -self.blocks[block]).bit_length() - 1
+
+    def within(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """(start, mask) of what is marked in [start, stop), block by block; no mask is empty or begins with a hole."""
+        first, last = start // BLOCK, (stop - 1) // BLOCK
+        many = last - first > len(self.blocks)
+        for block in sorted(b for b in self.blocks if first <= b <= last) if many else range(first, last + 1):
+            bits = self.blocks.get(block, 0)
+            if bits:
+                low, high = max(start - block * BLOCK, 0), min(stop - block * BLOCK, BLOCK)
+                bits &= (1 << high) - (1 << low)
+            if bits:
+                shift = (bits & -bits).bit_length() - 1
+                yield block * BLOCK + shift, bits >> shift
 
     def spans(self) -> Iterator[tuple[int, int]]:
         """(start, mask) of each block, in order."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable
 
+from mqueue.heart.gaps import Gaps
 from mqueue.heart.lanes import Lane
 from mqueue.heart.marks import Marks
 from mqueue.heart.runs import full, segments, tight
@@ -27,6 +28,7 @@ class Partition:
         "expired_count",
         "expiry",
         "floor",
+        "kept",
         "lanes",
         "next",
         "number",
@@ -44,6 +46,8 @@ class Partition:
         self.number = number
         self.next = 0
         self.floor = 0
+        self.kept = Marks()
+        """What is alive below the floor."""
         self.at = 0
         """The newest time seen here; nothing is ever added before it."""
         self.lanes: dict[int, Lane] = {}
@@ -135,14 +139,15 @@ class Partition:
         self.scheduled -= waiting
         self.open -= gone
         self.void.add_range(self.floor, floor)
+        for start, mask in self.kept.within(0, floor):
+            self.void.add(start, mask)
 
     def still_due(self, entry: Entry) -> list[tuple[int, int]]:
         """The stretches of a schedule entry that still wait for just this time: not void, not dropped, not moved."""
         when, start, stop, _, _ = entry
-        start = max(start, self.floor)
-        if start >= stop:
+        mask = self.alive(start, stop) & ~self.void.mask(start, stop)
+        if not mask:
             return []
-        mask = full(stop - start) & ~self.void.mask(start, stop)
         for offset in self._moved(start, stop):
             if self.due[offset] != when:
                 mask &= ~(1 << offset - start)
@@ -152,10 +157,7 @@ class Partition:
         """(start, mask, priority, at) of what has run out of time and has not ended yet."""
         lapsed = []
         for _, start, stop, priority, at in self.expiry.take(now):
-            start = max(start, self.floor)
-            if start >= stop:
-                continue
-            mask = full(stop - start) & ~self.void.mask(start, stop)
+            mask = self.alive(start, stop) & ~self.void.mask(start, stop)
             for offset in self._moved(start, stop):
                 bit = 1 << offset - start
                 if mask & bit:
@@ -185,37 +187,88 @@ class Partition:
             times.add(due)
             self.schedule.add((due, offset, offset + 1, priority, due))
 
-    def trim(self, floor: int) -> None:
-        """Drop everything below `floor`."""
-        self.open -= self.open_below(floor)
-        self.floor = floor
-        self.void.trim(floor)
-        self.expired.trim(floor)
-        for offset in [offset for offset in self.due if offset < floor]:
+    def keep(self, floor: int, kept: Iterable[tuple[int, int]], gone: Iterable[tuple[int, int]]) -> Gaps:
+        """Raise the floor; what is dropped by that.
+
+        `kept`: (start, mask) of what stays between the old floor and the new one; `gone`: of what stayed below the old
+        one so far. Both in order. The lanes follow by `drop`, once every group has seen what it loses.
+        """
+        gaps: list[tuple[int, int]] = []
+        end = self.floor
+        for start, mask in gone:
+            self.kept.remove(start, mask)
+            gaps += segments(start, mask)
+        for start, mask in kept:
+            self.kept.add(start, mask)
+            for first, stop in segments(start, mask):
+                if end < first:
+                    gaps.append((end, first))
+                end = max(end, stop)
+        if end < floor:
+            gaps.append((end, floor))
+        self.floor = max(self.floor, floor)
+        return Gaps(gaps)
+
+    def drop(self, gaps: Gaps) -> None:
+        """Forget everything that lies in these gaps."""
+        for priority, lane in list(self.lanes.items()):
+            self.open -= sum(self.not_void(start, stop) for start, stop in lane.dropped(gaps))
+            left = lane.without(gaps)
+            if left is not lane:
+                self.lanes[priority] = left
+                self.shape += 1
+            if not left.starts and not self.scheduled:
+                del self.lanes[priority]
+                self.order.remove(priority)
+                self.shape += 1
+        for start, stop in gaps if self.void else ():
+            self.void.remove_range(start, stop)
+            self.expired.remove_range(start, stop)
+        for offset in [offset for offset in self.due if offset in gaps]:
             del self.due[offset]
             self._times.pop(offset, None)
-        for lane in list(self.lanes.values()):
-            lane.trim(floor)
-            if not lane.starts and not self.scheduled:
-                del self.lanes[lane.priority]
-                self.order.remove(lane.priority)
-                self.shape += 1
+
+    @property
+    def first(self) -> int:
+        """The lowest offset that is alive, or the floor if none below it is."""
+        lowest = self.kept.lowest()
+        return self.floor if lowest is None else lowest
+
+    @property
+    def retained(self) -> int:
+        """How many messages are alive."""
+        return self.next - self.floor + self.kept.count
+
+    def is_alive(self, offset: int) -> bool:
+        """Whether an offset was appended and not dropped."""
+        return self.floor <= offset < self.next or offset in self.kept
+
+    def alive(self, start: int, stop: int) -> int:
+        """What is not dropped of [start, stop), bit 0 standing for `start`."""
+        if start >= self.floor:
+            return full(stop - start)
+        if stop <= self.floor:
+            return self.kept.mask(start, stop)
+        below = self.floor - start
+        return self.kept.mask(start, self.floor) | full(stop - self.floor) << below
+
+    def not_void(self, start: int, stop: int) -> int:
+        """How many messages of [start, stop) have not ended."""
+        return stop - start - (self.void.mask(start, stop).bit_count() if self.void else 0)
 
     def open_below(self, offset: int) -> int:
         """How many open messages lie below an offset."""
-        if offset <= self.floor:
+        if offset <= self.floor and not self.kept:
             return 0
         return self.open if offset >= self.next else self.count_open(offset)
 
     def count_open(self, offset: int) -> int:
         """The same, counted anew."""
-        total = 0
-        for lane in self.lanes.values():
-            for start, stop in lane.below(offset):
-                start, stop = max(start, self.floor), min(stop, offset)
-                if start < stop:
-                    total += stop - start - self.void.mask(start, stop).bit_count()
-        return total
+        return sum(
+            self.not_void(start, min(stop, offset))
+            for lane in self.lanes.values()
+            for start, stop, _ in lane.runs(below=offset)
+        )
 
     def _show(self, entry: Entry) -> list[tuple[int, int]]:
         when, _, _, priority, _ = entry
@@ -239,10 +292,13 @@ class Partition:
         return [offset for offset in range(start, stop) if offset in self.due]
 
 
-def cut(stretches: Iterable[Stretch], low: int, high: int) -> list[Stretch]:
-    """What of these stretches lies in [low, high)."""
-    return [
-        (max(start, low), min(stop, high), priority, due, expires)
-        for start, stop, priority, due, expires in stretches
-        if start < high and stop > low
-    ]
+def cut(stretches: Iterable[Stretch], low: int, high: int, kept: Marks | None = None) -> list[Stretch]:
+    """What of these stretches lies in [low, high), or below it and is kept."""
+    found: list[Stretch] = []
+    for start, stop, priority, due, expires in stretches:
+        if kept and start < low:
+            below = kept.mask(start, min(stop, low))
+            found += [(first, last, priority, due, expires) for first, last in segments(start, below)]
+        if start < high and stop > low:
+            found.append((max(start, low), min(stop, high), priority, due, expires))
+    return found

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush, merge
 from itertools import groupby
 
+from mqueue.heart.gaps import Gaps
 from mqueue.heart.lanes import Lane
 from mqueue.heart.partition import Partition
 from mqueue.heart.runs import Run, segments, tight
@@ -33,14 +34,31 @@ class Cursor:
 
     def place(self, at: int, start: int, stop: int) -> int:
         """Where in a stretch with one order key the cursor stands, clamped to it. A lane is sorted by (at, offset)."""
-        index = self.number - self.lane.dropped
-        if index < 0:
-            return start
+        index = self.number
         if index >= len(self.lane.at) or at < self.lane.at[index]:
             return stop
         if at > self.lane.at[index]:
             return start
         return min(stop, max(start, self.offset, self.lane.starts[index]))
+
+    def follow(self, lane: Lane) -> Cursor:
+        """The same place in the lane that took the place of this one's."""
+        old, index = self.lane, self.number
+        if index >= len(old.at):
+            return Cursor(lane, 0)
+        return Cursor.at(lane, old.at[index], max(self.offset, old.starts[index]))
+
+    @classmethod
+    def at(cls, lane: Lane, at: int, offset: int) -> Cursor:
+        """At a message, or at the first one behind its place; at the end if none is."""
+        number = lane.number_of(at, offset)
+        if number < len(lane.at):
+            return cls(lane, number, offset if lane.at[number] == at else 0)
+        return cls.at_end(lane)
+
+    @classmethod
+    def at_end(cls, lane: Lane) -> Cursor:
+        return cls(lane, len(lane.at) - 1, lane.stops[-1]) if lane.at else cls(lane, 0)
 
 
 class Reader:
@@ -103,11 +121,11 @@ class Reader:
         for cursor in self.cursors:
             lane = cursor.lane
             stops = lane.stops
-            index = cursor.number - lane.dropped
+            index = cursor.number
             # mostly the cursor stands on a run that it may go on with, or at the end of its lane
             if index == len(stops) - 1 and cursor.offset == stops[index]:
                 index = -1
-            elif void or not 0 <= index < len(stops) or not self.start <= cursor.offset < stops[index]:
+            elif void or index >= len(stops) or not self.start <= cursor.offset < stops[index]:
                 index = self._advance(cursor)
             if index < 0:
                 if back is not None and back[0] == lane.priority:
@@ -139,9 +157,7 @@ class Reader:
         lane = cursor.lane
         stops = lane.stops
         plain = not self.partition.void.blocks
-        index = cursor.number - lane.dropped
-        if index < 0:
-            cursor.number, cursor.offset, index = lane.dropped, 0, 0
+        index = cursor.number
         while index < len(stops):
             stop = stops[index]
             if cursor.offset < stop:
@@ -270,7 +286,7 @@ class Reader:
 
     def places(self) -> Iterator[tuple[int, int, int]]:
         """(priority, at, offset) of the first message ahead in each lane that has one."""
-        for cursor in self.cursors if self._shape == self.partition.shape else self._follow_lanes():
+        for cursor in self._at_lanes():
             index = self._advance(cursor)
             if index >= 0:
                 lane = cursor.lane
@@ -279,40 +295,47 @@ class Reader:
     def put(self, places: Iterable[tuple[int, int, int]]) -> None:
         """Put the cursors where they stood: at these places, at the end of every other lane."""
         known = {priority: (at, offset) for priority, at, offset in places}
-        for cursor in self._follow_lanes():
-            lane = cursor.lane
-            if lane.priority in known:
-                at, cursor.offset = known[lane.priority]
-                cursor.number = lane.number_of(at, cursor.offset)
-            elif lane.starts:
-                cursor.number, cursor.offset = lane.dropped + len(lane.starts) - 1, lane.stops[-1]
-        void = self.partition.void
-        ahead = sum(stop - start - void.mask(start, stop).bit_count() for start, stop, _, _ in self.ahead())
+        self._follow_lanes()
+        self.cursors = [
+            Cursor.at(cursor.lane, *known[cursor.lane.priority])
+            if cursor.lane.priority in known
+            else Cursor.at_end(cursor.lane)
+            for cursor in self.cursors
+        ]
+        ahead = sum(self.partition.not_void(start, stop) for start, stop, _, _ in self.ahead())
         self.consumed = self.partition.visible - ahead
 
-    def ahead(self) -> Iterator[tuple[int, int, int, int]]:
-        """(start, stop, priority, at) of everything ahead of the cursors, lane by lane; voids included."""
-        if self._shape != self.partition.shape:
-            self._follow_lanes()
-        for cursor in self.cursors:
-            index = self._advance(cursor)
-            if index < 0:
+    def ahead(self, below: int | None = None) -> Iterator[tuple[int, int, int, int]]:
+        """(start, stop, priority, at) of what is ahead of the cursors, lane by lane; voids included.
+
+        Everything, or only the runs that begin below an offset.
+        """
+        for cursor in self._at_lanes():
+            if self._advance(cursor) < 0:
                 continue
-            first = cursor.offset
-            for start, stop, at in cursor.lane.runs(cursor.number):
-                start = max(start, first, self.start)
-                first = 0
+            lane, number, first = cursor.lane, cursor.number, cursor.offset
+            stop = lane.stops[number]
+            start = max(lane.starts[number], first, self.start)
+            if start < stop and (below is None or start < below):
+                yield start, stop, lane.priority, lane.at[number]
+            for start, stop, at in lane.runs(number + 1, below):
+                start = max(start, self.start)
                 if start < stop:
-                    yield start, stop, cursor.lane.priority, at
+                    yield start, stop, lane.priority, at
+
+    def unread(self, floor: int) -> int:
+        """The lowest offset not below `floor` that is ahead of a cursor; the end if none is."""
+        lowest = self.partition.next
+        for cursor in self._at_lanes():
+            if self._advance(cursor) >= 0:
+                first = cursor.lane.lowest(cursor.number, cursor.offset, max(floor, self.start))
+                lowest = lowest if first is None else min(lowest, first)
+        return lowest
 
     def forget_below(self, floor: int) -> int:
         """Nothing below an offset is for this group any more; how many messages were still before it."""
-        void = self.partition.void
-        count = sum(
-            min(stop, floor) - start - void.mask(start, min(stop, floor)).bit_count()
-            for start, stop, _, _ in self.ahead()
-            if start < floor
-        )
+        not_void = self.partition.not_void
+        count = sum(not_void(start, min(stop, floor)) for start, stop, _, _ in self.ahead(floor) if start < floor)
         self.consumed += count
         for run in [run for run in self.parked.values() if run.start < floor]:
             bits = run.mask & (1 << min(run.stop, floor) - run.start) - 1
@@ -321,11 +344,24 @@ class Reader:
         self.start = max(self.start, floor)
         return count
 
+    def forget(self, gaps: Gaps) -> int:
+        """Retention drops these; how many of them were still before this group. The lanes still have them."""
+        floor, count = self.partition.floor, 0
+        for start, stop, _, _ in self.ahead(floor):
+            count += sum(self.partition.not_void(*piece) for piece in gaps.within(start, stop))
+        self.consumed += count
+        for run in [run for run in self.parked.values() if run.start < floor]:
+            bits = run.mask & gaps.mask(run.start, run.stop)
+            if bits:
+                count += bits.bit_count()
+                self._shrink(run, bits)
+        return count
+
     def oldest(self) -> tuple[int, int, int, int, int, int] | None:
         """(at, partition, start, priority, stop, mask) of what has been visible longest and is not leased."""
         number = self.partition.number
         found = [(run.at, number, run.start, run.priority, run.stop, run.mask) for run in self.parked.values()]
-        for cursor in self.cursors if self._shape == self.partition.shape else self._follow_lanes():
+        for cursor in self._at_lanes():
             index = self._advance(cursor)
             if index >= 0:
                 lane = cursor.lane
@@ -358,20 +394,11 @@ class Reader:
     def oldest_ready(self) -> int | None:
         """Since when the message that is ready longest is visible."""
         times = [run.at for run in self.parked.values() if not run.until]
-        for cursor in self.cursors if self._shape == self.partition.shape else self._follow_lanes():
+        for cursor in self._at_lanes():
             index = self._advance(cursor)
             if index >= 0:
                 times.append(cursor.lane.at[index])
         return min(times, default=None)
-
-    def lowest(self) -> int:
-        """An offset below which this group is owed nothing but what is leased."""
-        lowest = min(self.parked, default=self.partition.next)
-        for cursor in self.cursors if self._shape == self.partition.shape else self._follow_lanes():
-            if self._advance(cursor) >= 0:
-                first = cursor.lane.lowest(cursor.number)
-                lowest = lowest if first is None else min(lowest, max(first, self.start))
-        return lowest
 
     def _parked_in(self, start: int, stop: int) -> list[Run]:
         """The parked runs that could touch a stretch: no run is longer than a frame."""
@@ -394,15 +421,25 @@ class Reader:
             if not run.until:
                 self._offer(run)
 
+    def follow(self) -> None:
+        """Let go of lanes that others have taken the place of."""
+        self._at_lanes()
+
+    def _at_lanes(self) -> list[Cursor]:
+        """The cursors, one for each lane that there is now."""
+        return self.cursors if self._shape == self.partition.shape else self._follow_lanes()
+
     def _follow_lanes(self) -> list[Cursor]:
-        """Have a cursor for each lane that there is now."""
         known = {cursor.lane.priority: cursor for cursor in self.cursors}
-        lanes = self.partition.lanes
         self.cursors = []
         for priority in self.partition.order:
-            lane = lanes[priority]
+            lane = self.partition.lanes[priority]
             cursor = known.get(priority)
-            self.cursors.append(cursor if cursor and cursor.lane is lane else Cursor(lane, lane.dropped))
+            if cursor is None:
+                cursor = Cursor(lane, 0)
+            elif cursor.lane is not lane:
+                cursor = cursor.follow(lane)
+            self.cursors.append(cursor)
         self._shape = self.partition.shape
         return self.cursors
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import TypeAlias
 
+import numpy as np
+
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 NEVER = 1 << 62
@@ -41,6 +43,10 @@ class Columns:
 
     def __iter__(self) -> Iterator[Entry]:
         return zip(self.when, self.starts, self.stops, self.priority, self.at, strict=True)
+
+    def below(self, offset: int) -> Iterator[Entry]:
+        for i in np.flatnonzero(np.array(self.starts) < offset).tolist():
+            yield self.when[i], self.starts[i], self.stops[i], self.priority[i], self.at[i]
 
 
 class Schedule:
@@ -93,10 +99,11 @@ class Schedule:
         for hour in sorted(self._hours):
             yield from sorted(self._hours[hour])
 
-    def lowest(self) -> int:
-        """The lowest offset that is in here."""
-        buckets = [*self._minutes.values(), *self._hours.values()]
-        return min([*(entry[1] for entry in self._heap), *(min(bucket.starts) for bucket in buckets)], default=NEVER)
+    def below(self, offset: int) -> Iterator[Entry]:
+        """The entries that begin below an offset, in no order; quick also where there are many others."""
+        yield from (entry for entry in self._heap if entry[1] < offset)
+        for bucket in (*self._minutes.values(), *self._hours.values()):
+            yield from bucket.below(offset)
 
     def _open(self, now: int) -> None:
         """Spill the hours and minutes that have begun."""

@@ -69,6 +69,7 @@ class State:
             ev.Redriven: self._redriven,
             ev.Duplicated: _nothing,
             ev.Trimmed: self._trimmed,
+            ev.Heard: self._heard,
         }
 
     def apply(self, event: ev.Event) -> None:
@@ -136,7 +137,7 @@ class State:
             runs.append(run)
             group.in_flight += run.count
             group.delivered += run.count
-        group.heard_at = event.at
+        group.heard_at = group.told_at = event.at
         count = sum(run.count for run in runs)
         lease = Lease(event.token, group, event.consumer, tuple(runs), event.deadline, event.deadline, count, count)
         self.leases[event.token] = lease
@@ -189,11 +190,20 @@ class State:
 
     def _trimmed(self, event: ev.Trimmed) -> None:
         topic = self.topics[event.topic]
+        topic.nobody = None
         for partition, floor in zip(topic.partitions, event.floors, strict=True):
-            if floor > partition.floor:
-                for group in topic.groups.values():
-                    group.trim(partition.number, floor)
-                partition.trim(floor)
+            number, groups = partition.number, topic.groups.values()
+            gaps = partition.keep(floor, _of(event.kept, number), _of(event.gone, number))
+            if gaps:
+                for group in groups:
+                    group.trim(number, gaps)
+                partition.drop(gaps)
+                for group in groups:
+                    group.readers[number].follow()
+
+    def _heard(self, event: ev.Heard) -> None:
+        group = self._group(event)
+        group.heard_at = group.told_at = event.at
 
     def _topic_made(self, event: ev.TopicMade) -> None:
         topic = Topic(event.topic, event.namespace, event.name, event.settings, event.at)
@@ -255,6 +265,11 @@ def _returned(run: Run, bits: int, event: ev.Settled, consumer: str) -> Run:
         first_at = run.failure.first_at if run.failure else event.at
         piece.failure = Failure(first_at, event.at, event.error or event.reason, consumer)
     return piece
+
+
+def _of(spans: tuple[ev.Span, ...], partition: int) -> list[tuple[int, int]]:
+    """(start, mask) of the spans of one partition."""
+    return [(start, mask) for number, start, _, mask in spans if number == partition]
 
 
 def _nothing(event: ev.Event) -> None:

@@ -83,10 +83,15 @@ class Topic:
     def floors(self) -> tuple[int, ...]:
         return tuple(partition.floor for partition in self.partitions)
 
+    @property
+    def firsts(self) -> tuple[int, ...]:
+        """Where a group begins that wants everything: at the first offset that is alive, of each partition."""
+        return tuple(partition.first for partition in self.partitions)
+
     def settled_by_all(self, claim: Claim, leased: bool, now: int) -> bool:
         """Whether every group has settled a message that is `leased` by none of them or by some."""
         partition = self.partitions[claim.partition]
-        if claim.offset < partition.floor or claim.offset in partition.void:
+        if not partition.is_alive(claim.offset) or claim.offset in partition.void:
             return True
         at = abs(partition.due.get(claim.offset, claim.at))
         if at > now or leased or not self.groups:

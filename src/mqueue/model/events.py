@@ -120,6 +120,17 @@ class Duplicated(Event, frozen=True, gc=False, tag=14, array_like=True):
 
 
 class Trimmed(Event, frozen=True, gc=False, tag=15, array_like=True):
-    """Retention dropped everything below `floors`."""
+    """Retention dropped everything below `floors` but what is kept.
+
+    `kept`: what stays between the old floors and these; `gone`: what earlier trims kept and goes now. In order.
+    """
 
     floors: tuple[int, ...]
+    kept: tuple[Span, ...] = ()
+    gone: tuple[Span, ...] = ()
+
+
+class Heard(Event, frozen=True, gc=False, tag=16, array_like=True):
+    """A group asked for messages and there were none. Now and then, so that a restart does not forget the group."""
+
+    group: str

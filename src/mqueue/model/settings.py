@@ -18,11 +18,15 @@ from mqueue.model.times import duration_ms
 
 
 class Retention(Struct, frozen=True):
-    """When a message that nobody is owed leaves the log. The first rule that fires decides; None never does."""
+    """When a message that nobody is owed leaves the log. The first rule that fires decides; None never does.
+
+    `compact` is no such rule: of messages with a key only the last one of each key stays, and no rule drops that.
+    """
 
     hours: float | None = 168.0
     bytes: int | None = None
     on_ack: bool = False
+    compact: bool = False
 
 
 class Settings(Struct, frozen=True):
@@ -145,11 +149,13 @@ def _dlq(name: str, value: Any) -> bool | str:
 
 def _retention(name: str, value: Any) -> Retention:
     if not isinstance(value, Mapping):
-        raise BadSetting(f"{name} is {value!r:.80}; it takes a mapping with hours, bytes, on_ack")
-    unknown = set(value) - {"hours", "bytes", "on_ack"}
+        raise BadSetting(f"{name} is {value!r:.80}; it takes a mapping with hours, bytes, on_ack, compact")
+    unknown = set(value) - {"hours", "bytes", "on_ack", "compact"}
     if unknown:
-        raise BadSetting(f"{name}: unknown {sorted(map(str, unknown))[0]!r:.80}; allowed: hours, bytes, on_ack")
-    hours, size, on_ack = value.get("hours"), value.get("bytes"), value.get("on_ack", False)
+        raise BadSetting(
+            f"{name}: unknown {sorted(map(str, unknown))[0]!r:.80}; allowed: hours, bytes, on_ack, compact"
+        )
+    hours, size = value.get("hours"), value.get("bytes")
     for label, number in (("hours", hours), ("bytes", size)):
         if number is not None and (
             isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < _MANY
@@ -158,7 +164,8 @@ def _retention(name: str, value: Any) -> Retention:
     return Retention(
         hours=None if hours is None else float(hours),
         bytes=None if size is None else int(size),
-        on_ack=_flag(f"{name}: on_ack", on_ack),
+        on_ack=_flag(f"{name}: on_ack", value.get("on_ack", False)),
+        compact=_flag(f"{name}: compact", value.get("compact", False)),
     )
 
 

@@ -1,30 +1,42 @@
-"""Retention: dropping from the log what its rules allow and nobody is owed."""
+"""Retention: raising the floor of partitions as far as the rules allow, and keeping below it what somebody needs.
+
+What a group has not read holds the floor back. What is scheduled, leased or given back does not: these few are kept
+below the floor until they are done, each in a slice of its frame.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import takewhile
+from collections.abc import Iterable, Iterator
+from itertools import dropwhile
 
 from msgspec.structs import replace
 
 from mqueue.heart.checkpoint import checkpoint
+from mqueue.heart.marks import Marks
+from mqueue.heart.needs import holding, needed, unread
 from mqueue.heart.partition import Partition
-from mqueue.heart.schedule import NEVER
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
-from mqueue.policy.retention import allowed
+from mqueue.model.settings import Retention
+from mqueue.policy.retention import REST_MS, allowed, drops, worthwhile
+from mqueue.store.compact import compact
 from mqueue.store.store import Store
+from mqueue.store.upkeep import Cut, Upkeep
+
+_LOOKED_AT_PER_MS = 20
+"""So much of what is kept and needed is looked at in a millisecond of the clock, on average."""
 
 
 def retain(store: Store, topics: Iterable[Topic], now: int) -> int:
     """Drop what may go; how many messages that were."""
     trimmed: list[Topic] = []
-    gone = 0
+    dropped = 0
     for topic in topics:
-        floors = _floors(store, topic, now)
-        if floors != topic.floors:
-            gone += sum(floors) - sum(topic.floors)
-            store.happen(ev.Trimmed(now, topic.id, floors), now)
+        event = _trimmed(store, topic, now)
+        if event is not None:
+            dropped += _retained(topic)
+            store.happen(event, now)
+            dropped -= _retained(topic)
             trimmed.append(topic)
         elif store.log.overdue(topic.id):
             trimmed.append(topic)
@@ -32,27 +44,48 @@ def retain(store: Store, topics: Iterable[Topic], now: int) -> int:
         store.flush()
         store.log.checkpoint(checkpoint(store.state, trimmed, now))
         for topic in trimmed:
-            store.log.trim(topic.id, topic.floors)
-    return gone
+            store.log.trim(topic.id, topic.floors, [partition.kept.copy() for partition in topic.partitions])
+    return dropped
 
 
-def _floors(store: Store, topic: Topic, now: int) -> tuple[int, ...]:
-    """How far each partition may be dropped. Who is owed what is looked at only where the rule would drop something."""
-    allowed_floors = [_allowed(store, topic, partition, now) for partition in topic.partitions]
-    if tuple(allowed_floors) == topic.floors:
-        return topic.floors
-    leased = [store.heart.lowest_leased(group) for group in topic.groups.values()]
-    floors = []
-    for partition, floor in zip(topic.partitions, allowed_floors, strict=True):
-        lowest = [owed.get(partition.number, NEVER) for owed in leased]
-        most = min([floor, _held(topic, partition, now), *lowest]) if floor > partition.floor else floor
-        stops = (stop for stop, _, _ in store.log.sizes(topic.id, partition.number))
-        floors.append(max(takewhile(most.__ge__, stops), default=partition.floor))
-    return tuple(floors)
+def _trimmed(store: Store, topic: Topic, now: int) -> ev.Trimmed | None:
+    """What may be dropped of a topic. Who needs what is looked at only where something could be."""
+    upkeep = store.upkeep.get(topic.id)
+    if upkeep is not None and now < upkeep.rests_until:
+        return None
+    groups = holding(topic, now)
+    rule = _rule(store, topic)
+    lines = []
+    for partition in topic.partitions:
+        line = partition.next if rule.compact else _allowed(store, topic, partition, rule, now)
+        lines.append(min(line, unread(partition, groups)) if line > partition.floor else line)
+    if tuple(lines) == topic.floors and not any(partition.kept for partition in topic.partitions):
+        return None
+    needs = needed(store.state, topic, groups, lines)
+    upkeep = store.upkeep.setdefault(topic.id, Upkeep())
+    cuts = []
+    for partition, line, marks in zip(topic.partitions, lines, needs, strict=True):
+        if rule.compact:
+            cuts.append(compact(store, topic, partition, upkeep.latest, rule, line, marks, now))
+        else:
+            upkeep.latest.clear()
+            cuts.append(_cut(store, topic, partition, rule, line, marks, now))
+    looked_at = sum(marks.count for marks in needs) + sum(partition.kept.count for partition in topic.partitions)
+    upkeep.rests_until = now + looked_at // _LOOKED_AT_PER_MS
+    return _event(topic, cuts, now)
 
 
-def _allowed(store: Store, topic: Topic, partition: Partition, now: int) -> int:
-    """How far the rule would go."""
+def _event(topic: Topic, cuts: list[Cut], now: int) -> ev.Trimmed | None:
+    floors = tuple(cut.floor for cut in cuts)
+    kept = [(number, a, a + mask.bit_length(), mask) for number, cut in enumerate(cuts) for a, mask in cut.kept]
+    gone = [(number, a, a + mask.bit_length(), mask) for number, cut in enumerate(cuts) for a, mask in cut.gone]
+    if floors == topic.floors and not gone:
+        return None
+    return ev.Trimmed(now, topic.id, floors, tuple(kept), tuple(gone))
+
+
+def _rule(store: Store, topic: Topic) -> Retention:
+    """The rule of a topic as it holds for each of its partitions."""
     rule = topic.settings.retention
     if not topic.groups:  # nothing is acked while nobody reads
         rule = replace(rule, on_ack=False)
@@ -61,14 +94,65 @@ def _allowed(store: Store, topic: Topic, partition: Partition, now: int) -> int:
         rule = replace(rule, bytes=most if rule.bytes is None else min(most, rule.bytes))
     if rule.bytes is not None:
         rule = replace(rule, bytes=rule.bytes // len(topic.partitions))
+    return rule
+
+
+def _allowed(store: Store, topic: Topic, partition: Partition, rule: Retention, now: int) -> int:
+    """How far the rule would go."""
     size = store.log.size(topic.id, partition.number)
-    return allowed(store.log.sizes(topic.id, partition.number), partition.floor, rule, size, now)
+    return allowed(_above(store, topic, partition), partition.floor, rule, size, now)
 
 
-def _held(topic: Topic, partition: Partition, now: int) -> int:
-    """The first offset that is scheduled, or owed to a group that has been heard of lately."""
-    held = min(partition.next, partition.schedule.lowest())
-    for group in topic.groups.values():
-        if now - group.heard_at <= topic.settings.hold_ms:
-            held = min(held, group.readers[partition.number].lowest())
-    return held
+def _above(store: Store, topic: Topic, partition: Partition) -> Iterator[tuple[int, int, int]]:
+    """(stop, time of the last message, bytes) of the frames above the floor."""
+    sizes = store.log.sizes(topic.id, partition.number)
+    return dropwhile(lambda frame: frame[0] <= partition.floor, sizes) if partition.kept else iter(sizes)
+
+
+def _cut(store: Store, topic: Topic, partition: Partition, rule: Retention, line: int, needs: Marks, now: int) -> Cut:
+    """How far the floor of a partition rises, what is kept below it, and what need not be kept any more."""
+    gone, size = _done(store, topic, partition, rule, needs, now)
+    line = min(line, allowed(_above(store, topic, partition), partition.floor, rule, size, now))
+    frames = _survivors(_above(store, topic, partition), partition.floor, line, needs, now)
+    floor = worthwhile(frames, partition.floor)
+    return Cut(floor, list(needs.within(partition.floor, floor)), gone)
+
+
+def _done(
+    store: Store, topic: Topic, partition: Partition, rule: Retention, needs: Marks, now: int
+) -> tuple[list[tuple[int, int]], int]:
+    """What is kept below the floor, needed no more and dropped by the rule; how many bytes are left then."""
+    size = store.log.size(topic.id, partition.number)
+    gone: list[tuple[int, int]] = []
+    first = 0
+    for stop, at, weight in store.log.sizes(topic.id, partition.number) if partition.kept else ():
+        if stop > partition.floor:
+            break
+        all_of_it = free_of_it = 0
+        for start, mask in partition.kept.within(first, stop):
+            free = mask & ~needs.mask(start, start + mask.bit_length())
+            all_of_it, free_of_it = all_of_it + mask.bit_count(), free_of_it + free.bit_count()
+            if free and drops(rule, at, size, now):
+                gone.append((start, free))
+        if free_of_it and drops(rule, at, size, now):
+            size -= weight * free_of_it // all_of_it
+        first = stop
+    return gone, size
+
+
+def _survivors(
+    frames: Iterable[tuple[int, int, int]], first: int, line: int, needs: Marks, now: int
+) -> Iterator[tuple[int, int]]:
+    """(stop, how many of its messages are needed) of the frames that may be dropped."""
+    for stop, at, _ in frames:
+        if stop > line:
+            return
+        count = sum(mask.bit_count() for _, mask in needs.within(first, stop))
+        if count and at > now - REST_MS:
+            return
+        yield stop, count
+        first = stop
+
+
+def _retained(topic: Topic) -> int:
+    return sum(partition.retained for partition in topic.partitions)
