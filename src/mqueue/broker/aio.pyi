@@ -160,6 +160,8 @@ class AsyncBroker:
     async def stats(self, topic: str) -> TopicStats: ...
     async def metrics(self) -> dict[str, int]:
         """The whole broker, all namespaces, in plain numbers."""
+    async def damage(self) -> list[str]:
+        """What of the data directory was found to be damaged, in sentences; empty if all is well."""
     async def scheduled(self, topic: str, limit: int = 100) -> list[AsyncMessage]:
         """What is scheduled, soonest first."""
     async def cancel(self, id: int | Receipt | AsyncMessage) -> None:

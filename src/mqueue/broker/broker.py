@@ -297,6 +297,11 @@ class Broker:
         with self._engine.lock:
             return numbers.metrics(self._engine, self._engine.tick())
 
+    def damage(self) -> list[str]:
+        """What of the data directory was found to be damaged, in sentences; empty if all is well."""
+        with self._engine.lock:
+            return list(self._engine.store.log.reports)
+
     # Schedule
 
     def scheduled(self, topic: str, limit: int = 100) -> list[Message]:

@@ -24,6 +24,9 @@ class Log(Protocol):
     durability: str
     """What an answer means: memory, os, fsync, wal, shard or quorum."""
 
+    reports: list[str]
+    """What was found to be damaged, in sentences."""
+
     lag: int
     """How many events may wait before they are recorded: 1 where an event has to be durable."""
 

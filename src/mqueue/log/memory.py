@@ -195,6 +195,7 @@ class MemoryLog:
     full = ""
 
     def __init__(self) -> None:
+        self.reports: list[str] = []
         self._tapes: dict[tuple[int, int], Tape] = {}
         self._journals: dict[int, Journal] = {}
         self._warm: dict[int, Frame] = {}

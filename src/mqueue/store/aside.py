@@ -14,20 +14,16 @@ from mqueue.store.store import Store
 
 LOGGER = logging.getLogger("mqueue")
 CAUSE = "damaged"
+REPORTS_MAX = 1000
 
 
 def set_aside(store: Store, topic: Topic, lease: Lease, now: int) -> bool:
     """End the messages of a lease that cannot be read, for every group; whether any others are left in it."""
     damaged = [(run, bits) for run in lease.runs if (bits := _damaged(store.log, topic.id, run))]
     for run, bits in damaged:
-        offsets = ", ".join(map(str, list(each(run.start, bits))[:5]))
-        LOGGER.error(
-            "%d messages of %s/%d from offset %s on are damaged: set aside",
-            bits.bit_count(),
-            topic.name,
-            run.partition,
-            offsets,
-        )
+        first = next(each(run.start, bits))
+        where = f"{topic.name}/{run.partition} from offset {first} on"
+        tell(store.log, f"{bits.bit_count()} messages of {where} are damaged: set aside")
     keyed = tuple((run.partition, run.start, run.stop, bits, run.priority, run.at) for run, bits in damaged)
     store.heart.happen(ev.Voided(now, topic.id, CAUSE, keyed))
     store.heart.settle(lease.token, "release", [span[:4] for span in keyed], now)
@@ -37,6 +33,14 @@ def set_aside(store: Store, topic: Topic, lease: Lease, now: int) -> bool:
     lease.runs = tuple(run for run in lease.runs if run.mask)
     lease.count = sum(run.mask.bit_count() for run in lease.runs)
     return bool(lease.runs)
+
+
+def tell(log: Log, report: str) -> None:
+    """Say it once, and keep it; of very many only the first and the last."""
+    LOGGER.error("%s", report)
+    if len(log.reports) >= REPORTS_MAX:
+        del log.reports[REPORTS_MAX // 2]
+    log.reports.append(report)
 
 
 def _damaged(log: Log, topic: int, run: Run) -> int:
