@@ -119,11 +119,12 @@ class Upkeep:
                     for number in changed[first : first + _TOPICS_AT_ONCE]
                     if number in state.topics
                 ]
-                log.checkpoint(checkpoint(state, topics, self._clock.now()))
+                log.checkpoint(checkpoint(state, topics, self._clock.now(), frames_tell=log.frames_tell))
         self._gate.commits.sync(log.batch)
         with self._gate:
-            saved = log.collect()
-        if saved is not None and saved.position > log.told[-1]:
+            pack = log.collect()
+        if pack is not None:
+            saved = pack()
             files.save(log.disk, saved)
             with self._gate:
                 log.saved(saved)

@@ -6,7 +6,7 @@ owed out of line: runs given back, leases, ends and moved due times, idempotency
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from typing import TypeAlias
 
@@ -83,16 +83,29 @@ Loaded: TypeAlias = tuple[list[Stretch], int]
 """The stretches of what was appended together, and when."""
 
 
-def checkpoint(state: State, topics: Iterable[Topic], now: int) -> Checkpoint:
-    """Topics as they are; nothing in it changes when the state goes on."""
+def checkpoint(state: State, topics: Iterable[Topic], now: int, *, frames_tell: bool = False) -> Checkpoint:
+    """Topics as they are; nothing in it changes when the state goes on.
+
+    `frames_tell`: whoever restores it reads idempotency keys from the frames; only those of dropped ones are in it.
+    """
     settled: dict[int, list[Settled]] = {}
     for event in state.recent.events():
         settled.setdefault(event.topic, []).append(event)
-    return Checkpoint(tuple(_topic_point(state, topic, settled.get(topic.id, []), now) for topic in topics))
+    return Checkpoint(
+        tuple(_topic_point(state, topic, settled.get(topic.id, []), now, frames_tell) for topic in topics)
+    )
 
 
-def restore(point: Checkpoint, loaded: Callable[[int, int], Iterable[Loaded]]) -> State:
-    """The state at a checkpoint. `loaded(topic, partition)` gives what the log has, in order of offsets."""
+def restore(
+    point: Checkpoint,
+    loaded: Callable[[int, int], Iterable[Loaded]],
+    claimed: Callable[[int], Iterable[tuple[bytes, Claim]]],
+) -> State:
+    """The state at a checkpoint.
+
+    `loaded(topic, partition)` gives what the log has, in order of offsets, `claimed(topic)` what its frames tell of
+    idempotency keys.
+    """
     state = State()
     for saved in point.topics:
         topic = Topic(saved.id, saved.namespace, saved.name, saved.settings, saved.made_at)
@@ -103,7 +116,7 @@ def restore(point: Checkpoint, loaded: Callable[[int, int], Iterable[Loaded]]) -
             state.arm(topic, partition)
         for group in saved.groups:
             topic.groups[group.name] = _load_group(state, topic, group)
-        for key, claim in saved.claims:
+        for key, claim in _claims(saved, claimed(topic.id)):
             topic.dedup.add(key, claim, topic.settings)
         for held in saved.leases:
             _load_lease(state, held)
@@ -112,7 +125,24 @@ def restore(point: Checkpoint, loaded: Callable[[int, int], Iterable[Loaded]]) -
     return state
 
 
-def _topic_point(state: State, topic: Topic, settled: list[Settled], now: int) -> TopicPoint:
+def _claims(saved: TopicPoint, told: Iterable[tuple[bytes, Claim]]) -> list[tuple[bytes, Claim]]:
+    """What was claimed by the time of a checkpoint, oldest first."""
+    known = [pair for pair in told if pair[1].offset < saved.partitions[pair[1].partition].next]
+    return sorted([*saved.claims, *known], key=lambda pair: (pair[1].made_at, pair[1].id)) if known else [*saved.claims]
+
+
+def _untold(topic: Topic) -> Iterator[tuple[bytes, Claim]]:
+    """The claims of messages that retention has dropped."""
+    partitions = topic.partitions
+    if any(partition.floor for partition in partitions):
+        for bucket in topic.dedup.buckets:
+            for key, claim in bucket.claims.items():
+                partition = partitions[claim.partition]
+                if claim.offset < partition.floor and claim.offset not in partition.kept:
+                    yield key, claim
+
+
+def _topic_point(state: State, topic: Topic, settled: list[Settled], now: int, frames_tell: bool) -> TopicPoint:
     groups = topic.groups.values()
     return TopicPoint(
         now,
@@ -123,7 +153,7 @@ def _topic_point(state: State, topic: Topic, settled: list[Settled], now: int) -
         topic.settings,
         tuple(_partition_point(partition) for partition in topic.partitions),
         tuple(_group_point(group) for group in groups),
-        tuple(pair for bucket in topic.dedup.buckets for pair in bucket.claims.items()),
+        tuple(_untold(topic) if frames_tell else (pair for b in topic.dedup.buckets for pair in b.claims.items())),
         tuple(_lease_point(state.leases[token]) for group in groups for token in group.tokens),
         tuple(settled),
     )

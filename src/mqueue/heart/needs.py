@@ -6,11 +6,16 @@ are needed too, but there may be any number of them: so the floor stays below th
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator
+
 from mqueue.heart.group import Group
 from mqueue.heart.marks import Marks
 from mqueue.heart.partition import Partition
+from mqueue.heart.runs import full
 from mqueue.heart.state import State
 from mqueue.heart.topic import Topic
+from mqueue.model.limits import FRAME_ROWS_MAX
 
 
 def holding(topic: Topic, now: int) -> list[Group]:
@@ -22,6 +27,15 @@ def unread(partition: Partition, groups: list[Group]) -> int:
     """The first offset above the floor that one of these groups has not read."""
     readers = (group.readers[partition.number] for group in groups)
     return min((reader.unread(partition.floor) for reader in readers), default=partition.next)
+
+
+def shown_since(partition: Partition, at: int, line: int) -> Iterator[tuple[int, int]]:
+    """(start, mask) of what lies below a line, became visible after `at` and has not ended."""
+    for lane in partition.lanes.values():
+        for start, stop, _ in lane.runs(bisect_right(lane.at, at), line):
+            for first in range(start, min(stop, line), FRAME_ROWS_MAX):
+                last = min(stop, line, first + FRAME_ROWS_MAX)
+                yield first, full(last - first) & ~partition.void.mask(first, last)
 
 
 def needed(state: State, topic: Topic, groups: list[Group], lines: list[int]) -> list[Marks]:

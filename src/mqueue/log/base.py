@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 from mqueue.heart.checkpoint import Checkpoint, Loaded
+from mqueue.heart.dedup import Claim
 from mqueue.heart.marks import Marks
 from mqueue.model.events import Event
 from mqueue.wire.frame import Frame
@@ -29,6 +30,9 @@ class Log(Protocol):
 
     lag: int
     """How many events may wait before they are recorded: 1 where an event has to be durable."""
+
+    frames_tell: bool
+    """Whether checkpoints leave it to the frames to tell of idempotency keys: see `claims`."""
 
     @property
     def full(self) -> str:
@@ -63,6 +67,9 @@ class Log(Protocol):
 
     def sizes(self, topic: int, partition: int) -> Iterator[tuple[int, int, int]]:
         """(stop, time of the last message, bytes) of each frame, oldest first: what retention needs to know."""
+
+    def claims(self, topic: int) -> Iterable[tuple[bytes, Claim]]:
+        """What the frames of a topic tell of idempotency keys, if checkpoints leave it to them."""
 
     def checkpoint(self, point: Checkpoint) -> None:
         """Keep this: what is folded later starts from here, for the topics that are in it."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from mqueue.heart.checkpoint import Checkpoint, Loaded, TopicPoint
+from mqueue.heart.dedup import Claim
 from mqueue.heart.marks import BLOCK, Marks
 from mqueue.heart.runs import segments
 from mqueue.log.base import Entry
@@ -193,6 +194,7 @@ class MemoryLog:
     durability = "memory"
     lag = 256
     full = ""
+    frames_tell = False
 
     def __init__(self) -> None:
         self.reports: list[str] = []
@@ -292,6 +294,9 @@ class MemoryLog:
 
     def events(self, topic: int, partition: int, offset: int) -> Iterator[Event]:
         return iter(self._journals.get(topic, ()))
+
+    def claims(self, topic: int) -> Iterator[tuple[bytes, Claim]]:
+        return iter(())
 
     def stretches(self, topic: int, partition: int) -> Iterator[Loaded]:
         for frame in self.frames(topic, partition, 0, _END_OF_TIME):

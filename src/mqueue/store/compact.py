@@ -8,9 +8,12 @@ empty payload is a value like any other: nothing marks a key as deleted.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
 from mqueue.heart.marks import BLOCK, Marks
+from mqueue.heart.needs import shown_since
 from mqueue.heart.partition import Partition
 from mqueue.heart.runs import each, full
 from mqueue.heart.topic import Topic
@@ -41,7 +44,7 @@ def compact(
     sweep.drop_ended()
     sweep.read(line)
     sweep.look_again()
-    sweep.drop_keyless(_line(store, topic, partition, rule, now))
+    sweep.drop_keyless(_line(store, topic, partition, rule, now), late(store, topic, partition, rule, line, now))
     floor = latest.floor = max(partition.floor, latest.upto)
     gone = list(sweep.dropped.within(0, partition.floor))
     return Cut(floor, _others(sweep.dropped, partition.floor, floor), gone)
@@ -93,8 +96,10 @@ class _Sweep:
                 _, at, _ = self.store.order_key(self.topic, frame, row)
                 self._judge(offset, frame.keys()[row], at, offset in self.partition.void)
 
-    def drop_keyless(self, line: int) -> None:
+    def drop_keyless(self, line: int, late: Iterable[tuple[int, int]]) -> None:
         """What has no key goes as the other rules say."""
+        for start, mask in late:
+            self.needs.add(start, mask)
         for start, mask in list(self.latest.keyless.within(0, min(line, self.latest.upto))):
             free = mask & ~self.needs.mask(start, start + mask.bit_length())
             self.latest.keyless.remove(start, free)
@@ -125,6 +130,17 @@ class _Sweep:
         for offset in due.keys() & set(range(frame.base, frame.stop)) if due else ():
             times[offset - frame.base] = max(frame.at_of(offset - frame.base), abs(due[offset]))
         return times
+
+
+def late(
+    store: Store, topic: Topic, partition: Partition, rule: Retention, line: int, now: int
+) -> Iterator[tuple[int, int]]:
+    """(start, mask) of what is too old, but was visible for a part of that time only: that is what counts."""
+    since = oldest(rule, now)
+    if since < 0 or rule.on_ack:
+        return iter(())
+    too_old = store.log.offset_at(topic.id, partition.number, since + 1)
+    return shown_since(partition, since, min(max(line, partition.floor), too_old))
 
 
 def _line(store: Store, topic: Topic, partition: Partition, rule: Retention, now: int) -> int:

@@ -15,14 +15,14 @@ from mqueue.model.events import Event
 def recover(log: Log) -> State:
     """The state at the last checkpoint, and what came since then folded into it."""
     point = log.load()
-    state = State() if point is None else restore(point, log.stretches)
+    state = State() if point is None else restore(point, log.stretches, log.claims)
     return fold(state, _entries(log))
 
 
 def salvage(log: Log) -> tuple[State, int]:
     """The same from a log with holes: what does not fit what is left is passed over; how many entries that were."""
     point = log.load()
-    state = State() if point is None else restore(point, log.stretches)
+    state = State() if point is None else restore(point, log.stretches, log.claims)
     passed = 0
     for entry in _entries(log):
         try:

@@ -19,7 +19,7 @@ from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
 from mqueue.model.settings import Retention
 from mqueue.policy.retention import REST_MS, allowed, drops, worthwhile
-from mqueue.store.compact import compact
+from mqueue.store.compact import compact, late
 from mqueue.store.store import Store
 from mqueue.store.upkeep import Cut, Upkeep
 
@@ -42,7 +42,7 @@ def retain(store: Store, topics: Iterable[Topic], now: int) -> int:
             trimmed.append(topic)
     if trimmed:  # whoever folds the log later must not miss what is dropped now
         store.flush()
-        store.log.checkpoint(checkpoint(store.state, trimmed, now))
+        store.log.checkpoint(checkpoint(store.state, trimmed, now, frames_tell=store.log.frames_tell))
         for topic in trimmed:
             store.log.trim(topic.id, topic.floors, [partition.kept.copy() for partition in topic.partitions])
     return dropped
@@ -69,6 +69,8 @@ def _trimmed(store: Store, topic: Topic, now: int) -> ev.Trimmed | None:
             cuts.append(compact(store, topic, partition, upkeep.latest, rule, line, marks, now))
         else:
             upkeep.latest.clear()
+            for start, mask in late(store, topic, partition, rule, line, now):
+                marks.add(start, mask)
             cuts.append(_cut(store, topic, partition, rule, line, marks, now))
     looked_at = sum(marks.count for marks in needs) + sum(partition.kept.count for partition in topic.partitions)
     upkeep.rests_until = now + looked_at // _LOOKED_AT_PER_MS

@@ -14,6 +14,7 @@ from itertools import groupby
 import numpy as np
 
 from mqueue.heart.checkpoint import Checkpoint, Loaded
+from mqueue.heart.dedup import Claim
 from mqueue.heart.marks import Marks
 from mqueue.log.base import Entry
 from mqueue.log.segments import commit as envelope
@@ -25,7 +26,7 @@ from mqueue.log.segments.disk import Disk
 from mqueue.log.segments.history import History
 from mqueue.log.segments.ids import Ids
 from mqueue.log.segments.index import Table, by_partition
-from mqueue.log.segments.pointbook import PointBook
+from mqueue.log.segments.pointbook import PointBook, packed
 from mqueue.log.segments.recovery import Opened, Recovery
 from mqueue.log.segments.reserve import Reserve
 from mqueue.log.segments.segment import Segment
@@ -47,6 +48,7 @@ NOTHING, WRITTEN, SYNCED = 0, 1, 2
 class SegmentLog:
     durability = "fsync"
     lag = 1
+    frames_tell = True
 
     def __init__(
         self,
@@ -90,6 +92,7 @@ class SegmentLog:
         indexers = {} if opened.indexer is None else {opened.indexer.start: opened.indexer}
         self.history = History(disk, self.uuid, self.shelf, indexers)
         self._stretches: Callable[[int, int], Table] | None = None
+        self._claims = [index.claims for index in opened.indexes if len(index.claims)]
         self._take_stock(opened)
 
     @property
@@ -298,14 +301,20 @@ class SegmentLog:
     def overdue(self, topic: int) -> bool:
         return False
 
-    def collect(self) -> Saved | None:
-        """The points of all topics, as they go into a checkpoint; None if some of it is not written yet."""
+    def collect(self) -> Callable[[], Saved] | None:
+        """What goes into a checkpoint, to be packed by whoever has the time; None if some of it is not written yet."""
         end = self.writer.synced_position
         found = self._book.collect(self.dirty, end)
         if found is None:
             return None
         position = min((taken for taken, _ in found.values()), default=end)
-        return Saved(self.uuid, position, self.last_id, self.topic_id, found)
+        last_id, topic_id = self.last_id, self.topic_id
+
+        def pack() -> Saved:
+            bodies = {topic: (taken, packed(point)) for topic, (taken, point) in found.items()}
+            return Saved(self.uuid, position, last_id, topic_id, bodies)
+
+        return pack if position > self.told[-1] else None
 
     def saved(self, saved: Saved) -> None:
         """A checkpoint is durable."""
@@ -375,6 +384,12 @@ class SegmentLog:
                 at,
             )
 
+    def claims(self, topic: int) -> Iterator[tuple[bytes, Claim]]:
+        for table in self._claims:
+            for row in table[table["topic"] == topic]:
+                _, key, made_at, id, partition, offset, priority, at, digest = row.item()
+                yield key, Claim(made_at, id, partition, offset, priority, at, digest)
+
     def entries(self) -> Iterator[Entry]:
         told = self._book.positions()
         known = set(told)
@@ -391,6 +406,7 @@ class SegmentLog:
     def started(self) -> None:
         """The state is recovered: what was only needed for that can go."""
         self._stretches = None
+        self._claims = []
 
     def _take_stock(self, opened: Opened) -> None:
         """Note where the frames are that were found."""

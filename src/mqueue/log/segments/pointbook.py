@@ -12,7 +12,8 @@ from mqueue.log.segments import points
 
 
 class Point(Struct):
-    data: bytes
+    data: TopicPoint | bytes
+    """Turned into bytes when it is written, not when it is taken: others wait meanwhile."""
     batch: int
     """It tells everything up to and with this batch."""
     position: int | None
@@ -29,12 +30,15 @@ class PointBook:
         return {topic: point.position for topic, point in self._points.items() if point.position is not None}
 
     def load(self) -> tuple[TopicPoint, ...]:
-        return tuple(points.decode(point.data) for point in self._points.values())
+        return tuple(
+            points.decode(point.data) if isinstance(point.data, bytes) else point.data
+            for point in self._points.values()
+        )
 
     def put(self, point: TopicPoint, batch: int, landed: tuple[int, int]) -> None:
         """A point that was taken after `batch`; `landed`: the last batch that is written, and where it ends."""
         number, end = landed
-        kept = Point(points.encode(point), batch, end if batch <= number else None)
+        kept = Point(point, batch, end if batch <= number else None)
         self._points[point.id] = kept
         if kept.position is None:
             self._waiting.append(kept)
@@ -49,10 +53,14 @@ class PointBook:
     def drop(self, topic: int) -> None:
         self._points.pop(topic, None)
 
-    def collect(self, dirty: set[int], end: int) -> dict[int, tuple[int, bytes]] | None:
+    def collect(self, dirty: set[int], end: int) -> dict[int, tuple[int, Point]] | None:
         """What goes into a checkpoint. To a topic that is not dirty nothing has happened up to `end`."""
         if any(point.position is None for point in self._points.values()):
             return None
-        return {
-            topic: (point.position or 0 if topic in dirty else end, point.data) for topic, point in self._points.items()
-        }
+        return {topic: (point.position or 0 if topic in dirty else end, point) for topic, point in self._points.items()}
+
+
+def packed(point: Point) -> bytes:
+    if not isinstance(point.data, bytes):
+        point.data = points.encode(point.data)
+    return point.data
