@@ -37,6 +37,10 @@ class Commits:
     def synced(self) -> int:
         return self._log.writer.synced
 
+    @property
+    def written(self) -> int:
+        return self._log.writer.written
+
     def reach(self, batch: int, wants: int) -> None:
         """Return when a batch is as safe as it has to be."""
         if wants == WRITTEN:
@@ -196,15 +200,17 @@ class Deferred(Gate):
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._busy = False
+        """A commit is under way: whoever comes now goes with the next one."""
 
     def wait(self, batch: int, wants: int) -> None:
-        if wants == WRITTEN:
+        if wants == WRITTEN and not self._busy:
             self.commits.write(batch)  # into the page cache: quicker than asking a thread to do it
         else:
-            _tickets().append((self, batch))
+            _tickets().append((self, batch, wants))
 
-    async def reach(self, batch: int) -> None:
-        if self.commits.synced >= batch:
+    async def reach(self, batch: int, wants: int) -> None:
+        if self.commits.synced >= batch or (wants == WRITTEN and self.commits.written >= batch):
             return
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -215,6 +221,7 @@ class Deferred(Gate):
                 self._thread = threading.Thread(target=self._run, name="mqueue-commits", daemon=True)
                 self._thread.start()
             self._asked.append((batch, loop, future))
+            self._busy = True
         self._wake.set()
         await future
 
@@ -239,6 +246,7 @@ class Deferred(Gate):
             except Exception as failure:  # it goes to those who wait
                 error = failure
             _answer(asked, error)
+            self._busy = bool(self._asked)
             if closed:
                 return
 
@@ -260,13 +268,13 @@ def _resolve(futures: list[asyncio.Future[None]], error: BaseException | None) -
 
 
 class _Local(threading.local):
-    tickets: list[tuple[Deferred, int]]
+    tickets: list[tuple[Deferred, int, int]]
 
 
 _LOCAL = _Local()
 
 
-def _tickets() -> list[tuple[Deferred, int]]:
+def _tickets() -> list[tuple[Deferred, int, int]]:
     """What the calls of this thread have still to wait for."""
     if not hasattr(_LOCAL, "tickets"):
         _LOCAL.tickets = []
@@ -278,5 +286,5 @@ async def committed() -> None:
     tickets = _tickets()
     if tickets:
         asked, tickets[:] = list(tickets), []
-        for gate, batch in asked:
-            await gate.reach(batch)
+        for gate, batch, wants in asked:
+            await gate.reach(batch, wants)

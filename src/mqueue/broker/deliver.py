@@ -56,7 +56,8 @@ class TopicDesk:
         run = runs[0]
         if run.mask == 1 and len(runs) == 1:
             frame = log.frame(topic, run.partition, run.start)
-            assert frame is not None, "a leased message is in the log"
+            if frame is None:
+                raise _missing(run, run.start)
             row = run.start - frame.base
             return [kind(self, lease, run, frame, row, frame.rows.payload[row])]
         found: list[M] = []
@@ -73,7 +74,8 @@ class TopicDesk:
         for start, stop in segments(run.start, run.mask):
             while start < stop:
                 frame = log.frame(self.topic.id, run.partition, start)
-                assert frame is not None, "a leased message is in the log"
+                if frame is None:
+                    raise _missing(run, start)
                 end = min(stop, frame.stop)
                 yield frame, range(start - frame.base, end - frame.base)
                 start = end
@@ -144,6 +146,11 @@ class TopicDesk:
     def due(self, frame: Frame, row: int) -> int:
         """When a message is or was due."""
         return self.engine.store.order_key(self.topic, frame, row)[1]
+
+
+def _missing(run: Run, offset: int) -> Corrupt:
+    """Only after a part of the log was lost: what is leased is in the log."""
+    return Corrupt(f"the message at {run.partition}/{offset} is not in the log")
 
 
 def spans_of(chosen: Sequence[Envelope]) -> tuple[Span, ...]:
