@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import footprint, harness, worst
+from benchmarks import disk_depth, disk_rates, disk_recovery, footprint, harness, worst
+from benchmarks.disk import file_system, home
 from benchmarks.harness import Benchmark
 from benchmarks.memory_broker import Arrow, Batches, DeepPublish, DeepReceive, Fanout, Singles, flat, rates
 
@@ -33,6 +34,17 @@ BENCHMARKS = (
     Benchmark("worst/pauses", "the longest single call on a deep queue", worst.pauses),
     Benchmark("worst/drop-oldest", "publishing to a full queue", worst.drop_oldest),
     Benchmark("worst/topics", "10,000 topics", worst.many_topics),
+    Benchmark("disk/singles", "one publisher alone, each message durable before the next", disk_rates.singles),
+    Benchmark("disk/weaker", "the same with durability os and memory", disk_rates.weaker),
+    Benchmark("disk/batches", "batches of 1000, durable before the answer", disk_rates.batches),
+    Benchmark("disk/crowd", "64 publishers of single messages at once", disk_rates.crowd),
+    Benchmark("disk/receive", "receive(limit=100) + ack(msgs)", disk_rates.receive),
+    Benchmark("disk/one-by-one", "receive(1) + ack by many tasks at once", disk_rates.pipelined),
+    Benchmark("disk/depth", "batches of 1000 on queues of different depths", disk_depth.depths),
+    Benchmark("disk/recovery", "opening a deep queue; reading, finding and tracing in it", disk_recovery.deep),
+    Benchmark("disk/recovery-singles", "opening a log of single messages", disk_recovery.alone),
+    Benchmark("disk/recovery-scheduled", "opening a queue of scheduled messages", disk_recovery.scheduled),
+    Benchmark("disk/checkpoint", "the longest publish while a checkpoint is taken", disk_recovery.checkpoint_pause),
 )
 
 
@@ -55,7 +67,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _measure(chosen: Sequence[Benchmark], profile: harness.Profile, path: Path) -> None:
-    lines = [harness.machine(profile)]
+    lines = [{**harness.machine(profile), "file_system": file_system(home())}]
+    print(f"rows named disk: {lines[0]['file_system'] or 'an unknown file system'}")
     print(harness.HEADER)
     for one in chosen:
         print(f"{one.name}: {one.about}")
@@ -69,7 +82,7 @@ def _measure(chosen: Sequence[Benchmark], profile: harness.Profile, path: Path) 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make bench ARGS=…", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, under 20 s in all")
+    parser.add_argument("--quick", action="store_true", help="small sizes, under 30 s in all")
     parser.add_argument(
         "--depth", type=_depth, help="how many messages lie in a deep queue (10,000,000; quick 100,000)"
     )

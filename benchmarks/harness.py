@@ -42,6 +42,8 @@ class Profile:
     """How many in the one that it is compared with."""
     bulk: int
     """Messages of the measurements that are run once: memory, worst cases."""
+    frames: int
+    """Messages of the logs on disk that take long to make."""
     topics: int
     pause: float
     """For how many seconds to watch out for a pause: longer than what the broker does now and then is apart."""
@@ -55,6 +57,7 @@ class Profile:
             batches=min(self.batches, depth // 1000),
             shallow=min(self.shallow, max(1000, depth // 10)),
             bulk=min(self.bulk, depth),
+            frames=min(self.frames, depth),
             topics=min(self.topics, depth // 10),
             pause=min(self.pause, depth / 100_000),
         )
@@ -68,11 +71,21 @@ FULL = Profile(
     depth=10_000_000,
     shallow=10_000,
     bulk=1_000_000,
+    frames=1_000_000,
     topics=10_000,
     pause=1.5,
 )
 QUICK = Profile(
-    "quick", rounds=3, singles=2_000, batches=5, depth=100_000, shallow=10_000, bulk=50_000, topics=1_000, pause=0.3
+    "quick",
+    rounds=3,
+    singles=2_000,
+    batches=5,
+    depth=100_000,
+    shallow=10_000,
+    bulk=50_000,
+    frames=5_000,
+    topics=1_000,
+    pause=0.3,
 )
 
 
@@ -133,7 +146,7 @@ class Race:
     def slowdown(self, label: str, slow: str, fast: str, name: str, most: float) -> Result:
         """How many times slower one case is than another, as a row."""
         below, above = (median(self.rates[case, name].calm) for case in (slow, fast))
-        return Result(label, above / below, "×", "<=", most, note=f"{_short(below)}/s against {_short(above)}/s")
+        return Result(label, above / below, "×", "<=", most, note=f"{short(below)}/s against {short(above)}/s")
 
 
 def race(cases: Mapping[str, Case], rounds: int) -> Race:
@@ -201,15 +214,15 @@ HEADER = f"{'':<46} {'measured':>12} {'normalised':>12}   {'target':<14} {'':<5}
 
 
 def as_line(result: Result) -> str:
-    target = "" if result.target is None else f"{result.bound} {_short(result.target)} {result.unit}"
-    normalised = "" if result.normalised is None else f"{_short(result.normalised)} {result.unit}"
-    measured = f"{_short(result.value)} {result.unit}"
+    target = "" if result.target is None else f"{result.bound} {short(result.target)} {result.unit}"
+    normalised = "" if result.normalised is None else f"{short(result.normalised)} {result.unit}"
+    measured = f"{short(result.value)} {result.unit}"
     return (
         f"  {result.name:<44} {measured:>12} {normalised:>12}   {target:<14} {result.verdict:<5} {result.note}".rstrip()
     )
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{letter}" if number < 1000 * size else f"{number / size:.0f}{letter}"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import harness
+from benchmarks import disk, harness
 from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.disk import Work, against_bare
 from benchmarks.footprint import Weight
 from benchmarks.harness import Rates, Result, race
 from mqueue import Broker
@@ -21,6 +22,7 @@ def test_every_benchmark_writes_its_rows(tmp_path: Path, capsys: pytest.CaptureF
     assert machine["kind"] == "machine"
     assert {"python", "cpus", "profile", "commit", "calibration_reference_seconds"} <= set(machine)
     assert machine["profile"]["depth"] == 2000
+    assert machine["file_system"] == disk.file_system(disk.home())
     assert {line["benchmark"] for line in results} == {one.name for one in BENCHMARKS}
     for line in results:
         assert line["kind"] == "result"
@@ -30,6 +32,7 @@ def test_every_benchmark_writes_its_rows(tmp_path: Path, capsys: pytest.CaptureF
     shown = capsys.readouterr().out
     assert all(line["name"] in shown for line in results)
     assert len({(line["benchmark"], line["name"]) for line in results}) == len(results), "a name stands for one row"
+    assert not list(disk.home().glob(".mqueue-bench-*")), "what was written is cleaned up"
 
 
 def test_only_narrows_and_list_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,6 +59,42 @@ def test_cases_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert turns == ["slow", "fast", "fast", "slow", "slow", "fast"]
     assert found.slowdown("row", "slow", "fast", "lap", 1.5).value == 2.0
     assert found.slowdown("row", "slow", "fast", "lap", 1.5).verdict == "short"
+
+
+def test_work_on_disk_takes_turns_with_as_many_bare_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[tuple[str, int]] = []
+    sizes: list[int] = []
+
+    class Bare:
+        def __init__(self, directory: Path, size: int, *, sync: bool) -> None:
+            sizes.append(size)
+
+        def turns(self, count: int) -> float:
+            turns.append(("bare", count))
+            return 1.0 * count
+
+        def close(self) -> None: ...
+
+    def mine(count: int) -> float:
+        turns.append(("mine", count))
+        end[0] += 500 * count
+        return 2.0 * count
+
+    end = [0]
+    monkeypatch.setattr(disk, "Bare", Bare)
+    monkeypatch.setattr(disk, "position", lambda broker: end[0])
+    rate, ratio = against_bare(Work("row", 10, mine, target=6), Broker(), tmp_path, count=8, rounds=2)
+    assert sizes == [500]
+    assert turns == [("mine", 8), ("bare", 8), *[("bare", 2), ("mine", 2)] * 8]
+    assert (rate.value, rate.verdict, ratio.value, ratio.verdict) == (5, "short", 2, "-")
+
+
+def test_benchmarks_on_disk_do_not_measure_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(disk, "file_system", lambda path: "ext4")
+    assert disk.home() == tmp_path
+    monkeypatch.setattr(disk, "file_system", lambda path: "tmpfs")
+    assert disk.home() != tmp_path
 
 
 @pytest.mark.parametrize(
