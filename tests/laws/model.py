@@ -164,12 +164,22 @@ class Model:
         self.floors, self.kept = floors, kept
         gone = [m for m in self.messages.values() if m.state != "gone" and not self.alive(m)]
         for message in gone:
-            entries = [group.entries.get(message.id) for group in self.groups.values()]
             assert message.state != "scheduled", f"{message} was dropped while scheduled"
-            assert not any(entry is not None and entry.state not in OVER for entry in entries), f"{message} is owed"
+            assert not self._owed(message), f"{message} was dropped and is owed"
             assert self._may_go(message), f"{message} was dropped and no rule says so"
         for message in gone:
             message.state = "gone"
+
+    def uncompacted(self) -> Iterator[str]:
+        """Which values compaction, having just been by, should not have kept."""
+        below = [m for m in self.messages.values() if m.offset < self.floors[m.partition] and not self._owed(m)]
+        for message in (m for m in below if m.state == "visible" and m.key is not None):
+            if any(self._beats(other, message) for other in below):
+                yield f"{message} is kept beside a later one of its key"
+
+    def _owed(self, message: Msg) -> bool:
+        entries = [group.entries.get(message.id) for group in self.groups.values()]
+        return any(entry is not None and entry.state not in OVER for entry in entries)
 
     def alive(self, message: Msg) -> bool:
         return message.offset >= self.floors[message.partition] or message.offset in self.kept[message.partition]
@@ -178,7 +188,8 @@ class Model:
         rules = self.rules
         if rules.compact and (message.state in OVER or message.key is not None):
             return message.state in OVER or any(self._beats(other, message) for other in self.messages.values())
-        too_old = rules.hours is not None and message.at <= self.now - rules.hours * 3_600_000
+        since = message.at if message.state in OVER else message.visible_at
+        too_old = rules.hours is not None and since <= self.now - rules.hours * 3_600_000
         return too_old or (rules.on_ack and bool(self.groups))
 
     def _beats(self, other: Msg, message: Msg) -> bool:

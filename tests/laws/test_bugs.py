@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import tests.laws.bugs_retention  # noqa: F401  (it adds its bugs to the board)
 from tests.laws.bugs import BUGS, Bug
 from tests.laws.checkers import CHECKERS
 from tests.laws.probes import by_ids, by_model, by_workload

@@ -26,6 +26,7 @@ from mqueue import Broker, Conflict, Draft, LeaseLost, Message, QueueFull, Recei
 from mqueue.heart.checkpoint import checkpoint
 from mqueue.heart.runs import each
 from mqueue.store.recover import recover
+from mqueue.store.retain import retain
 from mqueue.testing import ManualClock
 from tests.laws.model import Dead, Model, Msg, Rules, in_order
 from tests.laws.profile import LONG, SEED, profile
@@ -264,6 +265,16 @@ class Machine(RuleBasedStateMachine):
         topics = list(state.topics.values()) if whole else [state.names["default", TOPIC]]
         self.store.log.checkpoint(checkpoint(state, topics, self.model.now))
 
+    @rule(restart=st.booleans())
+    def retain(self, restart: bool) -> None:
+        """Retention comes by, perhaps after it has lost what it remembers."""
+        if restart:
+            self.store.upkeep.clear()
+        retain(self.store, [self.store.state.names["default", TOPIC]], self.model.now)
+        self._trim()
+        if self.model.rules.compact:
+            _nothing_in(self.model.uncompacted())
+
     # Look
 
     @rule(group=GROUPS)
@@ -429,6 +440,10 @@ class Machine(RuleBasedStateMachine):
         self.clock.advance(f"{now - self.model.now}ms")
         self.q.stats(TOPIC)
         self.model.advance(now)
+        self._trim()
+
+    def _trim(self) -> None:
+        """Tell the model what retention dropped."""
         topic = self.store.state.names["default", TOPIC]
         kept = [{offset for a, mask in p.kept.spans() for offset in each(a, mask)} for p in topic.partitions]
         self.model.trim(list(topic.floors), kept)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Iterable
+from queue import SimpleQueue
 from types import TracebackType
-from typing import Any
+from typing import TypeAlias
 
 from mqueue.log.segments.log import NOTHING, SYNCED, WRITTEN, SegmentLog
 from mqueue.model.errors import Closed, DiskFull
@@ -132,12 +134,11 @@ class Gate:
         if writer.stuck or log.pending_bytes > PENDING_BYTES_MAX:
             self._make_way()
         self._lock.acquire()
-        try:
-            writer.check()
-            log.catch_up()
-        except BaseException:
+        if writer.dead:
             self._lock.release()
-            raise
+            writer.check()
+        if writer.landed or log.unsafe:
+            log.catch_up()
         log.wants = NOTHING
 
     def acquire(self, blocking: bool = True) -> bool:
@@ -195,63 +196,64 @@ class Deferred(Gate):
 
     def __init__(self, log: SegmentLog) -> None:
         super().__init__(log)
-        self._asked: list[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-        self._mutex = threading.Lock()
-        self._wake = threading.Event()
+        self._asked: deque[Ticket] = deque()
+        self._kicks: SimpleQueue[bool] = SimpleQueue()
+        """True: there is something to commit; False: it was the last."""
+        self._kicked: set[asyncio.AbstractEventLoop] = set()
+        """Loops that will kick at the end of their turn."""
         self._thread: threading.Thread | None = None
         self._closed = False
-        self._busy = False
-        """A commit is under way: whoever comes now goes with the next one."""
 
     def wait(self, batch: int, wants: int) -> None:
-        if wants == WRITTEN and not self._busy:
+        if wants == WRITTEN and not self._asked:
             self.commits.write(batch)  # into the page cache: quicker than asking a thread to do it
         else:
-            _tickets().append((self, batch, wants))
+            _LOCAL.waits.append((self, batch, wants))
 
     async def reach(self, batch: int, wants: int) -> None:
+        """All that the tasks of a loop hand in, in one turn of it, goes with one commit."""
         if self.commits.synced >= batch or (wants == WRITTEN and self.commits.written >= batch):
             return
+        if self._closed:
+            raise Closed("the broker is closed", applied=None)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        with self._mutex:
-            if self._closed:
-                raise Closed("the broker is closed", applied=None)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="mqueue-commits", daemon=True)
-                self._thread.start()
-            self._asked.append((batch, loop, future))
-            self._busy = True
-        self._wake.set()
+        self._asked.append((batch, loop, future))
+        if loop not in self._kicked:
+            self._kicked.add(loop)
+            loop.call_soon(self._kick, loop)
         await future
 
     def close(self) -> None:
-        with self._mutex:
-            self._closed = True
-            thread = self._thread
-        self._wake.set()
-        if thread is not None:
-            thread.join()
+        self._closed = True
+        if self._thread is not None:
+            self._kicks.put(False)
+            self._thread.join()
+
+    def _kick(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="mqueue-commits", daemon=True)
+            self._thread.start()
+        self._kicked.discard(loop)
+        self._kicks.put(True)
 
     def _run(self) -> None:
-        while True:
-            self._wake.wait()
-            self._wake.clear()
-            with self._mutex:
-                asked, self._asked = self._asked, []
-                closed = self._closed
-            error: BaseException | None = None
+        while self._kicks.get():
+            asked = [self._asked.popleft() for _ in range(len(self._asked))]
+            error: Exception | None = None
             try:
                 self.commits.sync(max((batch for batch, _, _ in asked), default=0))
             except Exception as failure:  # it goes to those who wait
                 error = failure
             _answer(asked, error)
-            self._busy = bool(self._asked)
-            if closed:
-                return
+        _answer(self._asked, Closed("the broker is closed", applied=None))
 
 
-def _answer(asked: Iterable[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]], error: Any) -> None:
+Ticket: TypeAlias = tuple[int, asyncio.AbstractEventLoop, "asyncio.Future[None]"]
+"""Who waits for which batch."""
+
+
+def _answer(asked: Iterable[Ticket], error: Exception | None) -> None:
     """Tell everybody, with one wake-up for each loop."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for _, loop, future in asked:
@@ -268,23 +270,17 @@ def _resolve(futures: list[asyncio.Future[None]], error: BaseException | None) -
 
 
 class _Local(threading.local):
-    tickets: list[tuple[Deferred, int, int]]
+    def __init__(self) -> None:
+        self.waits: list[tuple[Deferred, int, int]] = []
+        """What the calls of this thread have still to wait for."""
 
 
 _LOCAL = _Local()
 
 
-def _tickets() -> list[tuple[Deferred, int, int]]:
-    """What the calls of this thread have still to wait for."""
-    if not hasattr(_LOCAL, "tickets"):
-        _LOCAL.tickets = []
-    return _LOCAL.tickets
-
-
 async def committed() -> None:
     """Wait until what the calls made just now handed in is durable. Between a call and this nothing is awaited."""
-    tickets = _tickets()
-    if tickets:
-        asked, tickets[:] = list(tickets), []
-        for gate, batch, wants in asked:
+    if _LOCAL.waits:
+        waits, _LOCAL.waits = _LOCAL.waits, []
+        for gate, batch, wants in waits:
             await gate.reach(batch, wants)

@@ -81,7 +81,8 @@ class SegmentLog:
         """The positions of the last two checkpoints: nothing before the older one is needed to recover."""
         self._committer = Committer(opened.link.at)
         self._taken: deque[Batch] = deque()
-        self._unsafe: deque[Batch] = deque()
+        self.unsafe: deque[Batch] = deque()
+        """Batches whose messages are not durable yet, as far as we know."""
         self._tapes: dict[tuple[int, int], Tape] = {}
         self._book = PointBook(opened.saved.points if opened.saved else {})
         self._landed = (0, opened.link.position)
@@ -178,8 +179,8 @@ class SegmentLog:
             taken = self._taken.popleft()
             assert taken is batch, "batches are written in the order they were taken in"
             self._land(batch)
-        while self._unsafe and self._unsafe[0].number <= writer.synced:
-            for frame, _, _, kept in self._unsafe.popleft().places:
+        while self.unsafe and self.unsafe[0].number <= writer.synced:
+            for frame, _, _, kept in self.unsafe.popleft().places:
                 tape = self._tapes.get((frame.topic, frame.partition))
                 if tape is not None and not kept:
                     tape.safe = frame.stop
@@ -203,7 +204,7 @@ class SegmentLog:
         self._landed = batch.number, batch.end
         self._book.land(batch.number, batch.end)
         if batch.places:
-            self._unsafe.append(batch)
+            self.unsafe.append(batch)
 
     # Reading
 
