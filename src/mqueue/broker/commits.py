@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from types import TracebackType
 from typing import TypeAlias
@@ -197,6 +197,9 @@ class Deferred(Gate):
     def __init__(self, log: SegmentLog) -> None:
         super().__init__(log)
         self._asked: deque[Ticket] = deque()
+        """Who waits until it is synced: by the thread."""
+        self._light: list[Ticket] = []
+        """Who waits until it is written: by the loop itself, at the end of its turn."""
         self._kicks: SimpleQueue[bool] = SimpleQueue()
         """True: there is something to commit; False: it was the last."""
         self._kicked: set[asyncio.AbstractEventLoop] = set()
@@ -205,10 +208,7 @@ class Deferred(Gate):
         self._closed = False
 
     def wait(self, batch: int, wants: int) -> None:
-        if wants == WRITTEN and not self._asked:
-            self.commits.write(batch)  # into the page cache: quicker than asking a thread to do it
-        else:
-            _LOCAL.waits.append((self, batch, wants))
+        _LOCAL.waits.append((self, batch, wants))
 
     async def reach(self, batch: int, wants: int) -> None:
         """All that the tasks of a loop hand in, in one turn of it, goes with one commit."""
@@ -218,7 +218,7 @@ class Deferred(Gate):
             raise Closed("the broker is closed", applied=None)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        self._asked.append((batch, loop, future))
+        (self._asked if wants == SYNCED else self._light).append((batch, loop, future))
         if loop not in self._kicked:
             self._kicked.add(loop)
             loop.call_soon(self._kick, loop)
@@ -231,22 +231,29 @@ class Deferred(Gate):
             self._thread.join()
 
     def _kick(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="mqueue-commits", daemon=True)
-            self._thread.start()
         self._kicked.discard(loop)
-        self._kicks.put(True)
+        if self._asked:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="mqueue-commits", daemon=True)
+                self._thread.start()
+            self._kicks.put(True)
+        if self._light:  # into the page cache: quicker than asking a thread to do it
+            light, self._light = self._light, []
+            _answer(light, self._fails(self.commits.write, light))
 
     def _run(self) -> None:
         while self._kicks.get():
             asked = [self._asked.popleft() for _ in range(len(self._asked))]
-            error: Exception | None = None
-            try:
-                self.commits.sync(max((batch for batch, _, _ in asked), default=0))
-            except Exception as failure:  # it goes to those who wait
-                error = failure
-            _answer(asked, error)
+            _answer(asked, self._fails(self.commits.sync, asked))
         _answer(self._asked, Closed("the broker is closed", applied=None))
+
+    def _fails(self, commit: Callable[[int], None], asked: list[Ticket]) -> Exception | None:
+        """Commit for those who wait; what went wrong is for them."""
+        try:
+            commit(max((batch for batch, _, _ in asked), default=0))
+        except Exception as failure:
+            return failure
+        return None
 
 
 Ticket: TypeAlias = tuple[int, asyncio.AbstractEventLoop, "asyncio.Future[None]"]
