@@ -28,6 +28,7 @@ from mqueue.heart.runs import each
 from mqueue.store.recover import recover
 from mqueue.store.retain import retain
 from mqueue.testing import ManualClock
+from tests.laws.drafts import DRAFTS, ms, typed
 from tests.laws.model import Dead, Model, Msg, Rules, in_order
 from tests.laws.profile import LONG, SEED, profile
 from tests.laws.snapshot import differences, heart_of, snapshot
@@ -35,13 +36,8 @@ from tests.laws.snapshot import differences, heart_of, snapshot
 TOPIC = "t"
 YEAR_MS = 365 * 24 * 3_600_000
 GROUPS = st.sampled_from(["default", "g1", "g2"])
-PRIORITIES = st.sampled_from([None, 0, 25, 25, 100, -5])
-# Everything happens at even milliseconds but expiry: what happens at the same moment has no order.
-DELAYS = st.sampled_from([None, None, None, 0, 10, 20, 1_000, 3_000, 60_000, 3_600_000])
-TTLS = st.sampled_from([None, None, None, 15, 1_001, 5_001, 90_001])
 VISIBILITIES = st.sampled_from([None, 20, 1_000, 5_000])
 STEPS = st.sampled_from([2, 10, 20, 1_000, 1_000, 4_000, 30_000, 61_000, 3_700_000])
-KEYS = st.sampled_from([None, None, "k1", "k2", "k3"])
 PICK = st.integers(0, 1_000_000)
 VERBS = st.sampled_from(["ack", "ack", "nack", "nack", "reject", "release", "extend"])
 SETTINGS = st.fixed_dictionaries(
@@ -60,7 +56,6 @@ SETTINGS = st.fixed_dictionaries(
         ),
     },
 )
-DRAFTS = st.fixed_dictionaries({"priority": PRIORITIES, "delay": DELAYS, "ttl": TTLS, "key": KEYS})
 
 
 class Machine(RuleBasedStateMachine):
@@ -90,14 +85,14 @@ class Machine(RuleBasedStateMachine):
         known = None if idem is None else self.model.claim(idem)
         if known is not None and known.payload != body:
             with pytest.raises(Conflict):
-                self.q.publish(TOPIC, body, idempotency_key=idem, **_typed(draft))
+                self.q.publish(TOPIC, body, idempotency_key=idem, **typed(draft))
             return
         if known is not None:
-            receipt = self.q.publish(TOPIC, body, idempotency_key=idem, **_typed(draft))
+            receipt = self.q.publish(TOPIC, body, idempotency_key=idem, **typed(draft))
             assert (receipt.id, receipt.duplicate) == (known.id, True)
             return
         receipts = self._publish(
-            [draft | {"payload": body}], lambda: [self.q.publish(TOPIC, body, idempotency_key=idem, **_typed(draft))]
+            [draft | {"payload": body}], lambda: [self.q.publish(TOPIC, body, idempotency_key=idem, **typed(draft))]
         )
         if receipts and idem is not None:
             self.model.claims[idem] = receipts[0].id
@@ -105,7 +100,7 @@ class Machine(RuleBasedStateMachine):
     @rule(drafts=st.lists(DRAFTS, min_size=1, max_size=8))
     def publish_many(self, drafts: list[dict[str, Any]]) -> None:
         bodies = [draft | {"payload": self._payload()} for draft in drafts]
-        items = [Draft(body["payload"], **_typed(body)) for body in bodies]
+        items = [Draft(body["payload"], **typed(body)) for body in bodies]
         self._publish(bodies, lambda: self.q.publish_many(TOPIC, items))
 
     @rule(count=st.integers(1, 20))
@@ -127,7 +122,7 @@ class Machine(RuleBasedStateMachine):
             self.model.make_group(group, self.model.firsts)
         ready = self.model.ready(group)
         mode = "at_most_once" if once else "at_least_once"
-        messages = self.q.receive(TOPIC, limit, group=group, visibility=_ms(visibility), mode=mode)
+        messages = self.q.receive(TOPIC, limit, group=group, visibility=ms(visibility), mode=mode)
         ids = [message.id for message in messages]
         _nothing_in(in_order(ready, min(limit, self.model.room(group)), ids))
         if not messages:
@@ -151,7 +146,7 @@ class Machine(RuleBasedStateMachine):
             settled, _ = self.model.extend(token, [message.id], self.model.now + 10_000)
         else:
             settled, _ = self.model.settle(token, verb, [message.id], delay if verb == "nack" else None)
-        arguments: dict[str, list[str | None]] = {"nack": [_ms(delay)], "extend": ["10s"]}
+        arguments: dict[str, list[str | None]] = {"nack": [ms(delay)], "extend": ["10s"]}
         argument = arguments.get(verb, [])
         if settled:
             getattr(message, verb)(*argument)
@@ -204,12 +199,12 @@ class Machine(RuleBasedStateMachine):
         late = to is not None and bool(message.expires) and self.model.now + to >= message.expires
         if message.state != "scheduled":
             with pytest.raises(Conflict):
-                self.q.cancel(message.id) if to is None else self.q.reschedule(message.id, delay=_ms(to))
+                self.q.cancel(message.id) if to is None else self.q.reschedule(message.id, delay=ms(to))
         elif to is None:
             self.q.cancel(message.id)
             self.model.end(message, "cancelled")
         elif not late:
-            self.q.reschedule(message.id, delay=_ms(to))
+            self.q.reschedule(message.id, delay=ms(to))
             message.due = self.model.now + to
 
     @rule(sure=st.integers(0, 5))
@@ -473,22 +468,6 @@ class Machine(RuleBasedStateMachine):
 def _nothing_in(complaints: Iterable[str]) -> None:
     found = list(complaints)
     assert not found, found
-
-
-def _typed(draft: dict[str, Any]) -> dict[str, Any]:
-    """A draft as a user types it."""
-    headers = None if draft["key"] is None else {"h": draft["key"]}
-    return {
-        "priority": draft["priority"],
-        "delay": _ms(draft["delay"]),
-        "ttl": _ms(draft["ttl"]),
-        "key": draft["key"],
-        "headers": headers,
-    }
-
-
-def _ms(value: int | None) -> str | None:
-    return None if value is None else f"{value}ms"
 
 
 def _fnv(data: bytes) -> int:

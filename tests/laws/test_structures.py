@@ -78,6 +78,7 @@ def marking(draw: st.DrawFn) -> list[tuple[str, int, int]]:
     one = st.one_of(
         st.tuples(st.just("add"), near, MASKS),
         st.tuples(st.just("range"), near, near),
+        st.tuples(st.just("all"), near, MASKS),
         st.tuples(st.just("remove"), near, MASKS),
         st.tuples(st.just("remove range"), near, near),
     )
@@ -96,6 +97,9 @@ def test_marks_are_a_set(steps: list[tuple[str, int, int]], start: int, length: 
         elif kind == "range":
             marks.add_range(first, max(first, other))
             known.update(range(first, max(first, other)))
+        elif kind == "all":
+            marks.add_all(offsets(first, other))
+            known.update(offsets(first, other))
         elif kind == "remove":
             marks.remove(first, other)
             known.difference_update(offsets(first, other))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 BLOCK = 4096
 _FULL = (1 << BLOCK) - 1
@@ -33,6 +34,14 @@ class Marks:
                 self.blocks[block] = self.blocks.get(block, 0) | mask & _FULL
             mask >>= BLOCK
             block += 1
+
+    def add_all(self, offsets: list[int]) -> None:
+        """Many single offsets, in order."""
+        for block, inside in groupby(offsets, lambda offset: offset // BLOCK):
+            bits = bytearray(BLOCK // 8)
+            for offset in inside:
+                bits[offset % BLOCK >> 3] |= 1 << (offset & 7)
+            self.blocks[block] = self.blocks.get(block, 0) | int.from_bytes(bits, "little")
 
     def add_range(self, start: int, stop: int) -> None:
         """Whole blocks share one integer, so a range costs next to nothing."""

@@ -21,6 +21,7 @@ from mqueue.model.priority import NORMAL
 from mqueue.wire.arrow import decode, encode
 from mqueue.wire.rows import Extras, Numbers, Rows, stretches, weight
 
+_FEW_ROWS = 16
 _ROW_BYTES = 64
 """What a row weighs besides its payload, key and headers."""
 
@@ -137,8 +138,10 @@ class Frame:
         return rows.payload if plain else None
 
     def chill(self) -> None:
-        """Keep the compact form only."""
-        if not self.open:
+        """Keep the compact form only. Of few rows that is lists: one row in Arrow takes 4 KB."""
+        if self._batch is None and self.count < _FEW_ROWS:
+            self.delivered = None
+        elif not self.open:
             self._batch = self.batch
             self._rows = self.delivered = None
 
@@ -227,12 +230,17 @@ class Frame:
         """
         stamp = bisect_right(self.first_rows, first) - 1
         end = bisect_left(self.first_rows, last)
-        rows = pa.array(np.arange(first, last))
-        numbers = [
+        priority, deliver_at, expires_at = (
             column if isinstance(column, int) else _one_or_many(np.array(column[first:last], np.int64))
             for column in (self.priority, self.deliver_at, self.expires_at)
-        ]
-        piece = Frame.of_batch(self.topic, self.partition, self.batch.take(rows), *numbers)
+        )
+        if last - first < _FEW_ROWS:
+            rows = self.rows.take(range(first, last))
+            rows.priority, rows.deliver_at, rows.expires_at = priority, deliver_at, expires_at
+            piece = Frame.of_rows(self.topic, self.partition, rows)
+        else:
+            batch = self.batch.take(pa.array(np.arange(first, last)))
+            piece = Frame.of_batch(self.topic, self.partition, batch, priority, deliver_at, expires_at)
         piece.base = self.base + first
         piece.first_rows = [max(0, row - first) for row in self.first_rows[stamp:end]]
         piece.ids = [self.id_of(first), *self.ids[stamp + 1 : end]]
