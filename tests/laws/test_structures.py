@@ -174,6 +174,7 @@ def test_a_lane_is_a_sorted_list(
     left = lane.without(gaps)
     assert listed(left) == [(at, number) for at, number in known if number not in gaps]
     assert [n for a, b in lane.dropped(gaps) for n in range(a, b)] == [n for _, n in known if n in gaps]
+    assert lane.count(gaps) == sum(n in gaps for _, n in known)
     place = data.draw(st.integers(0, len(known)))  # how many messages a cursor has passed
     cursor = Cursor.at(lane, *known[place]) if place < len(known) else Cursor.at_end(lane)
     moved = cursor.follow(left)

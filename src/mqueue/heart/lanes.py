@@ -56,11 +56,15 @@ class Lane:
         there = starts[starts < stops]
         return int(there.min()) if len(there) else None
 
-    def dropped(self, gaps: Gaps, number: int = 0) -> Iterator[tuple[int, int]]:
-        """The pieces that lie in gaps, from a run on."""
-        starts, stops = np.array(self.starts[number:], np.int64), np.array(self.stops[number:], np.int64)
+    def count(self, gaps: Gaps) -> int:
+        """How many offsets lie in gaps."""
+        return int(gaps.counts(np.array(self.starts, np.int64), np.array(self.stops, np.int64)).sum())
+
+    def dropped(self, gaps: Gaps) -> Iterator[tuple[int, int]]:
+        """The pieces that lie in gaps."""
+        starts, stops = np.array(self.starts, np.int64), np.array(self.stops, np.int64)
         for index in np.flatnonzero(gaps.counts(starts, stops)).tolist():
-            yield from gaps.within(self.starts[number + index], self.stops[number + index])
+            yield from gaps.within(self.starts[index], self.stops[index])
 
     def without(self, gaps: Gaps) -> Lane:
         """What stays of this lane; itself if that is all."""

@@ -212,7 +212,10 @@ class Partition:
     def drop(self, gaps: Gaps) -> None:
         """Forget everything that lies in these gaps."""
         for priority, lane in list(self.lanes.items()):
-            self.open -= sum(self.not_void(start, stop) for start, stop in lane.dropped(gaps))
+            if self.void:
+                self.open -= sum(self.not_void(start, stop) for start, stop in lane.dropped(gaps))
+            else:
+                self.open -= lane.count(gaps)
             left = lane.without(gaps)
             if left is not lane:
                 self.lanes[priority] = left

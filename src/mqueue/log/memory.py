@@ -103,7 +103,7 @@ class Tape:
             frames += left
             done = index + 1
         self.frames = frames + self.frames[done:]
-        self.bases = array("q", [frame.base for frame in self.frames])
+        self.bases = array("q", [frame.base for frame in frames]) + self.bases[done:]
         self.hot = None
 
     def _touched(self, floor: int, kept: Marks) -> list[int]:

@@ -72,7 +72,9 @@ def _trimmed(store: Store, topic: Topic, now: int) -> ev.Trimmed | None:
             for start, mask in late(store, topic, partition, rule, line, now):
                 marks.add(start, mask)
             cuts.append(_cut(store, topic, partition, rule, line, marks, now))
-    looked_at = sum(marks.count for marks in needs) + sum(partition.kept.count for partition in topic.partitions)
+    looked_at = sum(marks.count for marks in needs)
+    if not rule.compact:  # else what is kept is not gone through
+        looked_at += sum(partition.kept.count for partition in topic.partitions)
     upkeep.rests_until = now + looked_at // _LOOKED_AT_PER_MS
     return _event(topic, cuts, now)
 
