@@ -78,14 +78,9 @@ def trace(engine: Engine, namespace: str, id: int) -> Trace:
         engine.tick()
         topic, frame, row = find(engine, namespace, id)
         engine.store.flush()
-        events = [*_born(frame, row), *_lived(_journal(engine, frame, row), frame.partition, frame.base + row)]
-        return Trace(
-            id, topic.name, tuple(TraceEvent(to_datetime(at), kind.value, detail) for at, kind, detail in events)
-        )
-
-
-def _journal(engine: Engine, frame: Frame, row: int) -> Iterable[ev.Event]:
-    return engine.store.log.events(frame.topic, frame.partition, frame.base + row)
+        journal = engine.store.log.events(topic.id, frame.partition, frame.base + row)
+    events = [*_born(frame, row), *_lived(journal, frame.partition, frame.base + row)]
+    return Trace(id, topic.name, tuple(TraceEvent(to_datetime(at), kind.value, detail) for at, kind, detail in events))
 
 
 def explain(engine: Engine, namespace: str, id: int, group_name: str) -> Explanation:

@@ -69,9 +69,7 @@ def on_disk(
         )
         store.ids.resume(log.last_id)
         store.topic_id = max([log.topic_id, *store.state.topics])
-        for topic in store.state.topics.values():
-            log.trim(topic.id, topic.floors, [partition.kept for partition in topic.partitions])
-        log.started()
+        log.started(store.state.topics.values())
     except BaseException:
         disk.unlock()
         raise

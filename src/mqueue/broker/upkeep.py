@@ -21,6 +21,8 @@ from mqueue.model.errors import Closed, DiskFull, Poisoned
 
 LOGGER = logging.getLogger("mqueue")
 PERIOD_SECONDS = 1.0
+_QUIET_BYTES = 4096
+"""If no more than this was written since the last checkpoint, nothing happens that would lead to the next."""
 _TOPICS_AT_ONCE = 64
 """So many topics are written down in one go: others wait meanwhile."""
 
@@ -36,6 +38,8 @@ class Upkeep:
         self._scrubber = Scrubber(log)
         self._checkpoint_at = self._clock.now()
         self._proven = log.writer.link.position
+        self._turn = threading.RLock()
+        """One at a time: the loop, and whoever steps it."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -49,13 +53,17 @@ class Upkeep:
                 self.run_once()
             except (Closed, Poisoned):
                 return
-            except DiskFull as full:
-                LOGGER.warning("%s", full)
+            except (DiskFull, OSError) as full:
+                LOGGER.warning("upkeep has to wait: %s", full)
             except Exception:
                 LOGGER.exception("upkeep failed; it is tried again")
 
     def run_once(self) -> None:
         """Everything that is due."""
+        with self._turn:
+            self._run_once()
+
+    def _run_once(self) -> None:
         with self._gate:
             self._engine.tick()
         self._settle()
@@ -101,13 +109,20 @@ class Upkeep:
     def _save_points(self) -> None:
         now = self._clock.now()
         storage = self._log.storage
-        far = self._log.writer.link.position - self._log.told[-1] >= storage.checkpoint_bytes
+        since = self._log.writer.link.position - self._log.told[-1]
         late = now - self._checkpoint_at >= storage.checkpoint_seconds * 1000 and bool(self._log.dirty)
-        if far or late:
+        if since >= storage.checkpoint_bytes or late:
+            self.save_points()
+        elif since <= _QUIET_BYTES and self._cleaner.waits():
+            self._gate.commits.prove()  # a second checkpoint needs a position of its own
             self.save_points()
 
     def save_points(self) -> None:
         """Write a checkpoint: the topics that changed are taken anew, a few at a time."""
+        with self._turn:
+            self._do_save_points()
+
+    def _do_save_points(self) -> None:
         log, state = self._log, self._engine.store.state
         self._checkpoint_at = self._clock.now()
         with self._gate:
@@ -119,7 +134,8 @@ class Upkeep:
                     for number in changed[first : first + _TOPICS_AT_ONCE]
                     if number in state.topics
                 ]
-                log.checkpoint(checkpoint(state, topics, self._clock.now(), frames_tell=log.frames_tell))
+                now = self._engine.tick()  # what is due by now belongs into it
+                log.checkpoint(checkpoint(state, topics, now, frames_tell=log.frames_tell))
         self._gate.commits.sync(log.batch)
         with self._gate:
             pack = log.collect()
@@ -130,7 +146,6 @@ class Upkeep:
                 log.saved(saved)
 
     def _index(self) -> None:
-        self._log.history.grow()
         for segment in list(self._log.shelf.segments):
             if segment.sealed and not segment.indexed:
                 self._log.history.file(segment)

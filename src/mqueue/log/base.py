@@ -81,7 +81,10 @@ class Log(Protocol):
         """Whether so much is kept of what happened to a topic that a checkpoint should make it shorter."""
 
     def events(self, topic: int, partition: int, offset: int) -> Iterable[Event]:
-        """What happened to a message, oldest first, as far back as it is kept; and what else happened to its topic."""
+        """What happened to a message, oldest first, as far back as it is kept; and what else happened to its topic.
+
+        Unlike what other verbs give, it may be walked while others go on.
+        """
 
     def stretches(self, topic: int, partition: int) -> Iterator[Loaded]:
         """The order keys of what there is of a partition, in the order of offsets: for who rebuilds the state."""

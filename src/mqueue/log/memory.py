@@ -293,7 +293,7 @@ class MemoryLog:
             yield frame.stop, frame.at[-1], frame.size
 
     def events(self, topic: int, partition: int, offset: int) -> Iterator[Event]:
-        return iter(self._journals.get(topic, ()))
+        return iter(list(self._journals.get(topic, ())))
 
     def claims(self, topic: int) -> Iterator[tuple[bytes, Claim]]:
         return iter(())

@@ -39,7 +39,7 @@ MAGIC = b"MQF1"
 VERSION = 1
 HEAD_LENGTH_MIN = 88
 
-PRIORITY, DELIVER_AT, EXPIRES_AT = 1 << 3, 1 << 4, 1 << 6
+PRIORITY, DELIVER_AT, EXPIRES_AT, IDEMPOTENCY_KEY = 1 << 3, 1 << 4, 1 << 6, 1 << 8
 """The bits of the numbers in `columns`."""
 
 _ALL = struct.Struct("<4sIHHIIIIIIIIiqqqqq")
@@ -79,6 +79,11 @@ class Head(Struct, frozen=True, gc=False):
     @property
     def stop(self) -> int:
         return self.base + self.count
+
+    @property
+    def plain(self) -> bool:
+        """Whether the head tells the order of all rows, and none claims an idempotency key."""
+        return self.stamps == 1 and not self.columns & (PRIORITY | DELIVER_AT | EXPIRES_AT | IDEMPOTENCY_KEY)
 
 
 def encode(frame: Frame, columns: int, body_length: int, body_crc: int) -> bytes:

@@ -33,7 +33,17 @@ import pyarrow as pa
 from mqueue.model.errors import Corrupt
 from mqueue.wire.arrow import BODY
 from mqueue.wire.frame import Frame
-from mqueue.wire.head import DELIVER_AT, EXPIRES_AT, HEAD_LENGTH_MIN, PRIORITY, Head, encode, head_of, stamps_of
+from mqueue.wire.head import (
+    DELIVER_AT,
+    EXPIRES_AT,
+    HEAD_LENGTH_MIN,
+    IDEMPOTENCY_KEY,
+    PRIORITY,
+    Head,
+    encode,
+    head_of,
+    stamps_of,
+)
 from mqueue.wire.rows import Numbers
 
 __all__ = ["COLUMNS", "HEAD_LENGTH_MIN", "Head", "framed", "head_of", "pack", "restamp", "schema_of", "unpack"]
@@ -46,7 +56,7 @@ COLUMNS: dict[str, tuple[int, pa.DataType]] = {
     "priority": (PRIORITY, pa.int32()),
     "deliver_at": (DELIVER_AT, pa.int64()),
     "expires_at": (EXPIRES_AT, pa.int64()),
-    "idempotency_key": (1 << 8, BODY["idempotency_key"]),
+    "idempotency_key": (IDEMPOTENCY_KEY, BODY["idempotency_key"]),
     "fairness_key": (1 << 9, BODY["fairness_key"]),
 }
 """Bit and type, in the order of the body."""

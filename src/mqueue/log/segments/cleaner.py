@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 
 from mqueue.log.segments.log import SegmentLog
 from mqueue.log.segments.segment import Segment
+from mqueue.model.errors import Corrupt
 
 _LIVE_MAX = 0.25
 """If more of a segment is still needed it stays: copying would cost more than it gives back."""
@@ -19,14 +20,15 @@ _LIVE_MAX = 0.25
 class Cleaner:
     def __init__(self, log: SegmentLog) -> None:
         self._log = log
+        self._damaged: set[int] = set()
 
     def run_once(self, lock: AbstractContextManager[None], sync: Callable[[int], None]) -> None:
         """Copy on what is left of one segment, and remove those that are dead."""
         log = self._log
         with lock:
-            sparse = next((one for one in self._old() if 0 < one.live_bytes <= _LIVE_MAX * (one.end - one.start)), None)
-            batch = log.copy_on(sparse) if sparse is not None else 0
-        if sparse is not None:
+            sparse = next((one for one in self._old() if self._is_sparse(one)), None)
+            batch = self._copy_on(sparse) if sparse is not None else None
+        if sparse is not None and batch is not None:
             sync(batch)
             with lock:
                 log.copied(sparse)
@@ -34,6 +36,25 @@ class Cleaner:
             dead = [segment for segment in self._old() if segment.live_bytes <= 0]
             for segment in dead:
                 log.remove(segment)
+
+    def waits(self) -> bool:
+        """Whether there is something to clean as soon as there is another checkpoint."""
+        told = self._log.told[-1]
+        old = [segment for segment in self._log.shelf.segments if segment.sealed and segment.end <= told]
+        return len(old) > len(self._old()) and any(one.live_bytes <= 0 or self._is_sparse(one) for one in old)
+
+    def _is_sparse(self, segment: Segment) -> bool:
+        return (
+            0 < segment.live_bytes <= _LIVE_MAX * (segment.end - segment.start) and segment.start not in self._damaged
+        )
+
+    def _copy_on(self, segment: Segment) -> int | None:
+        """Copy what is left of a segment, if all of it can be read: what cannot has to stay where it is."""
+        try:
+            return self._log.copy_on(segment)
+        except Corrupt:
+            self._damaged.add(segment.start)
+            return None
 
     def _old(self) -> list[Segment]:
         """The segments that no start will have to read again."""

@@ -1,6 +1,6 @@
 """Where in the log it says what happened to a message: each segment has an index of that.
 
-The index of a segment that is still written grows behind the writer; when the segment is sealed it goes to a file.
+The index of a segment that is still written grows when somebody asks; when the segment is sealed it goes to a file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TABLES_AT_HAND = 16
 
 
 class History:
-    """Has a lock of its own: it is read by whoever asks, and grown in the background."""
+    """Has a lock of its own, held for a chunk at a time: whoever asks need not hold the one of the log."""
 
     def __init__(self, disk: Disk, uuid: bytes, shelf: Shelf, indexers: dict[int, Indexer]) -> None:
         self._disk = disk
@@ -37,30 +37,25 @@ class History:
         self._tables: OrderedDict[int, Table] = OrderedDict()
         self._lock = threading.Lock()
 
-    def batches(self, topic: int, partition: int, offset: int) -> Iterator[list[Event]]:
-        """The events of each commit that may speak of a message, oldest first."""
+    def batches(self, topic: int, partition: int, offset: int, end: int) -> Iterator[list[Event]]:
+        """The events of each commit before `end` that may speak of a message, oldest first."""
         for segment in list(self._shelf.segments):
-            with self._lock:
-                table = self._events(segment)
+            if segment.start >= end:
+                return
+            table = self._events(segment)
             mine = table[table["topic"] == topic]
             here = (mine["partition"] == partition) & (mine["block"] == offset // BLOCK) | (mine["block"] == ANYWHERE)
             for position in np.unique(mine["position"][here]).tolist():
-                found = self._shelf.commit(position)
+                found = self._shelf.commit(position) if position < end else None
                 if found is not None:
                     yield from _events_of(*found)
 
-    def grow(self) -> None:
-        """Take in what was written since."""
-        for segment in list(self._shelf.segments):
-            if not segment.indexed:
-                with self._lock:
-                    self._follow(segment)
-
     def file(self, segment: Segment) -> None:
         """Write the index of a sealed segment to its file."""
+        while not self._grow(segment):
+            pass
         with self._lock:
-            indexer = self._follow(segment)
-            files.save(self._disk, self._uuid, indexer.index())
+            files.save(self._disk, self._uuid, self._indexer(segment).index())
             segment.indexed = True
             del self._indexers[segment.start]
 
@@ -73,33 +68,42 @@ class History:
             self._disk.unlink(files.name_of(segment.start))
 
     def _events(self, segment: Segment) -> Table:
-        if not segment.indexed:
-            return self._follow(segment).events()
-        table = self._tables.get(segment.start)
-        if table is None:
-            index = files.load(self._disk, self._uuid, segment.start)
-            table = np.empty(0, files.EVENTS) if index is None else index.events.copy()
-            self._tables[segment.start] = table
-            if len(self._tables) > _TABLES_AT_HAND:
-                self._tables.popitem(last=False)
-        return table
+        while not segment.indexed and not self._grow(segment):
+            pass
+        with self._lock:
+            if not segment.indexed:
+                return self._indexer(segment).events()
+            table = self._tables.get(segment.start)
+            if table is None:
+                index = files.load(self._disk, self._uuid, segment.start)
+                table = np.empty(0, files.EVENTS) if index is None else index.events.copy()
+                self._tables[segment.start] = table
+                if len(self._tables) > _TABLES_AT_HAND:
+                    self._tables.popitem(last=False)
+            return table
 
-    def _follow(self, segment: Segment) -> Indexer:
-        """The indexer of a segment, having seen all that is written there."""
+    def _indexer(self, segment: Segment) -> Indexer:
         indexer = self._indexers.get(segment.start)
         if indexer is None:
             indexer = self._indexers[segment.start] = Indexer(segment.start, segment.first)
-        while indexer.link.position < segment.end:
-            before = indexer.link.position
+        return indexer
+
+    def _grow(self, segment: Segment) -> bool:
+        """Take in a little more of a segment; whether that was all of it."""
+        with self._lock:
+            indexer = self._indexer(segment)
+            before, end = indexer.link.position, segment.end
+            if before >= end or segment not in self._shelf.segments:
+                return True
             place = segment.place(before)
-            data = self._disk.pread(segment.file, min(_CHUNK_BYTES, segment.place(segment.end) - place), place)
+            data = self._disk.pread(segment.file, min(_CHUNK_BYTES, segment.place(end) - place), place)
             self._take_in(indexer, segment, data, before)
             if indexer.link.position == before:
-                found = self._shelf.commit(before)
+                found = self._shelf.commit(before)  # one that is larger than a chunk
                 if found is None:
-                    break  # a hole: what is behind it was seen when the log was opened
+                    return True  # a hole: what is behind it was seen when the log was opened
                 indexer.add(found[0], 0, found[1])
-        return indexer
+            return indexer.link.position >= end
 
     def _take_in(self, indexer: Indexer, segment: Segment, data: bytes, start: int) -> None:
         view = memoryview(data)

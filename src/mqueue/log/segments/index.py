@@ -12,6 +12,7 @@ all. Never trusted: a file that is damaged, or does not fit its segment, is buil
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -28,7 +29,7 @@ from mqueue.log.segments.disk import Disk
 from mqueue.model.events import Duplicated, Event, Rescheduled
 from mqueue.wire import journal
 from mqueue.wire.frame import Frame
-from mqueue.wire.pack import unpack
+from mqueue.wire.pack import head_of, unpack
 
 VERSION = 1
 TEMPORARY = "index.tmp"
@@ -104,56 +105,69 @@ def name_of(start: int) -> str:
 
 
 class Indexer:
-    """Builds the index of a segment, commit by commit."""
+    """Builds the index of a segment, commit by commit. Rows are kept as plain numbers: there may be very many."""
 
     def __init__(self, start: int, first: Link) -> None:
         self.start = start
         self.link = first
-        self._rows: list[list[Any]] = [[], [], [], [], []]
+        self._frames = array("q")
+        self._stretches = array("q")
+        self._claims: list[tuple[Any, ...]] = []
+        self._events = array("q")
+        self._ids = array("q")
 
     def add(self, data: bytes, offset: int, commit: Commit) -> None:
         """Take in a commit that begins at an offset of some bytes."""
         shift = commit.position - offset
         for kind, place, length in envelope.bodies(memoryview(data), offset, commit):
             if kind == envelope.EVENTS:
-                self._rows[3] += _spoken_of(journal.decode(data[place : place + length]), commit.position)
+                self._add_events(journal.decode(data[place : place + length]), commit.position)
             elif kind in (envelope.FRAME, envelope.KEPT):
-                _add_frame(self._rows, unpack(data, place), place + shift, length, kind, commit.position)
+                head = head_of(data, place)
+                kept = int(kind == envelope.KEPT)
+                row = (head.topic, head.partition, head.base, head.stop, place + shift, length, head.last_at, head.size)
+                self._frames.extend((*row, kept))
+                self._add_ids(head.id, head.last_id, commit.position, kept)
+                if head.plain:
+                    order = (head.priority, head.deliver_at, head.expires_at, head.at, kept)
+                    self._stretches.extend((head.topic, head.partition, head.base, head.stop, *order))
+                else:
+                    self._add_frame(unpack(data, place), kept)
         self.link = Link(commit.end, commit.crc, commit.epoch, commit.at)
 
+    def _add_frame(self, frame: Frame, kept: int) -> None:
+        """What only the body of a frame can tell."""
+        for stamp, at in enumerate(frame.at):
+            for start, stop, priority, due, expires in frame.stretches(stamp):
+                row = (frame.topic, frame.partition, start, stop, priority, due, expires, at, kept)
+                self._stretches.extend(row)
+        for key, claim in claims_of(frame, range(frame.count)):
+            self._claims.append((frame.topic, key, *astuple(claim)))
+
+    def _add_ids(self, first: int, last: int, position: int, kept: int) -> None:
+        """A row for each commit; copies of old frames have their own."""
+        ids = self._ids
+        if ids and ids[-2] == position and ids[-1] == kept:
+            ids[-4], ids[-3] = min(first, ids[-4]), max(last, ids[-3])
+        else:
+            ids.extend((first, last, position, kept))
+
+    def _add_events(self, events: list[Event], position: int) -> None:
+        """Which blocks of offsets the events of a commit speak of."""
+        seen = {(event.topic, partition, block) for event in events for partition, block in blocks_of(event)}
+        for place in sorted(seen):
+            self._events.extend((*place, position))
+
     def events(self) -> Table:
-        return np.array(self._rows[3], EVENTS)
+        return np.array(self._events, np.int64).view(EVENTS)
 
     def index(self) -> Index:
-        tables = [np.array(found, table) for found, table in zip(self._rows, _TABLES, strict=True)]
-        return Index(self.start, self.link, *tables)
-
-
-def _add_frame(rows: list[list[Any]], frame: Frame, position: int, length: int, kind: int, home: int) -> None:
-    frames, stretches, claims, _, ids = rows
-    kept = kind == envelope.KEPT
-    topic, number = frame.topic, frame.partition
-    frames.append((topic, number, frame.base, frame.stop, position, length, frame.at[-1], frame.size, kept))
-    for stamp, at in enumerate(frame.at):
-        for start, stop, priority, due, expires in frame.stretches(stamp):
-            stretches.append((topic, number, start, stop, priority, due, expires, at, kept))
-    for key, claim in claims_of(frame, range(frame.count)):
-        claims.append((topic, key, *astuple(claim)))
-    first, last = frame.ids[0], frame.id_of(frame.count - 1)
-    if ids and ids[-1][2:] == (home, kept):
-        ids[-1] = min(first, ids[-1][0]), max(last, ids[-1][1]), home, kept
-    else:
-        ids.append((first, last, home, kept))
-
-
-def _spoken_of(events: list[Event], position: int) -> Iterator[tuple[int, int, int, int]]:
-    """Which blocks of offsets the events of a commit speak of."""
-    seen: set[tuple[int, int, int]] = set()
-    for event in events:
-        for partition, block in blocks_of(event):
-            seen.add((event.topic, partition, block))
-    for topic, partition, block in sorted(seen):
-        yield topic, partition, block, position
+        rows = (self._frames, self._stretches, self._events, self._ids)
+        frames, stretches, events, ids = (
+            np.array(numbers, np.int64).view(table)
+            for numbers, table in zip(rows, (FRAMES, STRETCHES, EVENTS, IDS), strict=True)
+        )
+        return Index(self.start, self.link, frames, stretches, np.array(self._claims, CLAIMS), events, ids)
 
 
 def blocks_of(event: Event) -> Iterator[tuple[int, int]]:

@@ -8,14 +8,15 @@ one thread at a time; `writer.write` and `writer.sync_to` may run beside them. R
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby
 
 import numpy as np
 
 from mqueue.heart.checkpoint import Checkpoint, Loaded
 from mqueue.heart.dedup import Claim
 from mqueue.heart.marks import Marks
+from mqueue.heart.topic import Topic
 from mqueue.log.base import Entry
 from mqueue.log.segments import commit as envelope
 from mqueue.log.segments.cache import Cache
@@ -66,6 +67,8 @@ class SegmentLog:
         """What was found to be damaged, in sentences."""
         self.reserve = Reserve(disk, storage.reserve_bytes)
         active = opened.segments[-1] if opened.segments and not opened.fresh_segment else None
+        for segment in opened.segments:
+            segment.sealed = segment is not active
         self.writer = Writer(disk, self.uuid, self.epoch, opened.link, active, storage.segment_bytes, self.reserve)
         self.shelf = Shelf(disk, opened.segments, Cache(storage.cache_bytes))
         self.holes = opened.holes
@@ -75,7 +78,7 @@ class SegmentLog:
         """How safe what was handed in since this was last reset has to be."""
         self.dirty: set[int] = set()
         """Topics that something happened to since their last point."""
-        self.topic_id = opened.saved.topic_id if opened.saved else 0
+        self.topic_id = max([opened.saved.topic_id, *opened.saved.points]) if opened.saved else 0
         """The highest number that a topic ever had."""
         self.told: deque[int] = deque([opened.saved.position if opened.saved else 0], 2)
         """The positions of the last two checkpoints: nothing before the older one is needed to recover."""
@@ -142,6 +145,8 @@ class SegmentLog:
         self._committer.record(events)
         for event in events:
             self.dirty.add(event.topic)
+            if type(event) is TopicMade:
+                self.topic_id = event.topic
             if type(event) is not Leased or not self._is_safe(event):
                 self.wants = SYNCED
         self.wants = self.wants or WRITTEN
@@ -281,12 +286,10 @@ class SegmentLog:
     # What happened
 
     def events(self, topic: int, partition: int, offset: int) -> Iterator[Event]:
-        for found in list(self.history.batches(topic, partition, offset)):
-            yield from (event for event in found if event.topic == topic)
-        for items in (*(batch.items for batch in self._taken), self._committer.items):
-            for item in items:
-                if isinstance(item, list):
-                    yield from (event for event in item if event.topic == topic)
+        gathered = [*(batch.items for batch in self._taken), self._committer.items]
+        fresh = [list(item) for items in gathered for item in items if isinstance(item, list)]
+        written = self.history.batches(topic, partition, offset, self._landed[1])
+        return (event for found in chain(written, fresh) for event in found if event.topic == topic)
 
     # Points
 
@@ -346,12 +349,14 @@ class SegmentLog:
 
     def copy_on(self, segment: Segment) -> int:
         """Hand in what is still needed of a segment; the number of the batch that it goes with."""
-        for tape in self._tapes.values():
-            for number in tape.rows_in(segment.start, segment.end):
-                row = tape.row(number)
-                frame = self.shelf.frame(tape, row)
-                for first, last in tape.alive(row.base, row.stop):
-                    self._committer.add(Kept(frame.slice(first - row.base, last - row.base)), self._committer.at)
+        found = [
+            self.shelf.frame(tape, row).slice(first - row.base, last - row.base)
+            for tape in self._tapes.values()
+            for row in map(tape.row, tape.rows_in(segment.start, segment.end))
+            for first, last in tape.alive(row.base, row.stop)
+        ]
+        for frame in found:
+            self._committer.add(Kept(frame), self._committer.at)
         return self.batch
 
     def copied(self, segment: Segment) -> None:
@@ -404,8 +409,13 @@ class SegmentLog:
                     self.dirty.add(topic)
                     yield entry
 
-    def started(self) -> None:
-        """The state is recovered: what was only needed for that can go."""
+    def started(self, topics: Iterable[Topic]) -> None:
+        """The state is recovered: what these topics have dropped, other topics, and what was needed for that can go."""
+        known = {topic.id: topic for topic in topics}
+        for number in {number for number, _ in self._tapes} - known.keys():
+            self.drop(number)
+        for topic in known.values():
+            self.trim(topic.id, topic.floors, [partition.kept for partition in topic.partitions])
         self._stretches = None
         self._claims = []
 

@@ -67,6 +67,7 @@ class Recovery:
         if not opened.uuid:
             opened.uuid = self._entropy(16)
         self._set_aside()
+        self._disk.sync_dir()  # whoever made a name may have been killed before it was safe; we build on it
         opened.epoch = max(opened.epoch, opened.link.epoch) + 1
         epoch.save(self._disk, Epoch(opened.uuid, opened.epoch, opened.link.position))
         poison.clear(self._disk)

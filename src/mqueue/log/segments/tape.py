@@ -71,14 +71,13 @@ class Tape:
         self.next = frame.stop
 
     def land(self, frame: Frame, position: int, length: int) -> None:
-        """The oldest fresh frame is on disk."""
+        """The oldest fresh frame is written."""
         assert self.fresh[0] is frame, "frames land in the order they were added in"
         del self.fresh[0]
         row = (frame.base, frame.stop, position, length, frame.at[-1], frame.size)
         for name, value in zip(COLUMNS, row, strict=True):
             getattr(self, name).append(value)
         self.stored += frame.size
-        self.safe = frame.stop
 
     def load(self, rows: Table) -> None:
         """Rows from an index, in the order of their offsets, behind those that are here."""
