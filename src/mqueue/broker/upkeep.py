@@ -134,7 +134,8 @@ class Upkeep:
                     for number in changed[first : first + _TOPICS_AT_ONCE]
                     if number in state.topics
                 ]
-                now = self._engine.tick()  # what is due by now belongs into it
+                now = self._clock.now()
+                self._engine.store.advance(now)  # what is due by now belongs into it
                 log.checkpoint(checkpoint(state, topics, now, frames_tell=log.frames_tell))
         self._gate.commits.sync(log.batch)
         with self._gate:
