@@ -24,6 +24,7 @@ from mqueue.heart.reader import Reader
 from mqueue.heart.recent import Recent
 from mqueue.heart.runs import each
 from mqueue.heart.state import State
+from mqueue.log import told
 from mqueue.log.memory import MemoryLog
 from mqueue.model import events as ev
 from mqueue.model.errors import Conflict
@@ -46,7 +47,7 @@ class Bug:
     name: str
     plant: Plant
     where: str
-    """A scene of the workloads, `model` (the state machine) or `ids`."""
+    """A scene of the workloads, `model` (the state machine), `walks` (the same, where retention is busy) or `ids`."""
     caught_by: str
 
 
@@ -440,7 +441,7 @@ def fold_forgets_releases(patch: Patch) -> None:
 
 @bug("work", "fold")
 def fold_forgets_claims(patch: Patch) -> None:
-    patch.setattr(recover, "claims_of", lambda frame, rows: ())
+    patch.setattr(told, "claims_of", lambda frame, rows: ())
 
 
 @bug("work", "I15 trace")

@@ -22,12 +22,12 @@ from mqueue.store.upkeep import Latest
 from tests.laws.bugs import Patch, around, bug
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def retention_drops_what_is_scheduled(patch: Patch) -> None:
     patch.setattr(Schedule, "below", lambda self, offset: ())
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def retention_drops_what_is_leased(patch: Patch) -> None:
     def needed(real: Any, state: State, topic: Any, groups: Any, lines: Any) -> Any:
         tokens = {group: group.tokens for group in topic.groups.values()}
@@ -42,7 +42,7 @@ def retention_drops_what_is_leased(patch: Patch) -> None:
     around(patch, retain, "needed", needed)
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def retention_drops_what_was_given_back(patch: Patch) -> None:
     def needed(real: Any, state: State, topic: Any, groups: list[Group], lines: Any) -> Any:
         return real(state, topic, [], lines)
@@ -50,7 +50,7 @@ def retention_drops_what_was_given_back(patch: Patch) -> None:
     around(patch, retain, "needed", needed)
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def what_is_kept_never_goes(patch: Patch) -> None:
     """Nobody is harmed, but compaction must let go of what was beaten: a fold of its log would not."""
 
@@ -61,7 +61,7 @@ def what_is_kept_never_goes(patch: Patch) -> None:
     around(patch, Partition, "keep", keep)
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def compaction_overtakes_a_slow_group(patch: Patch) -> None:
     def ahead(
         real: Any, store: Any, topic: Any, partition: Partition, known: Any, rule: Any, line: int, *rest: Any
@@ -71,7 +71,7 @@ def compaction_overtakes_a_slow_group(patch: Patch) -> None:
     around(patch, retain, "compact", ahead)
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def compaction_keeps_the_first_of_a_key(patch: Patch) -> None:
     def beaten(real: Any, self: Latest, key: bytes, at: int, offset: int) -> int | None:
         return offset if key in self.last else real(self, key, at, offset)
@@ -79,7 +79,7 @@ def compaction_keeps_the_first_of_a_key(patch: Patch) -> None:
     around(patch, Latest, "beaten", beaten)
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def compaction_takes_what_ended_for_a_value(patch: Patch) -> None:
     def judge(real: Any, self: Any, offset: int, key: Any, at: int, ended: bool) -> None:
         real(self, offset, key, at, False)
@@ -87,7 +87,7 @@ def compaction_takes_what_ended_for_a_value(patch: Patch) -> None:
     around(patch, compact._Sweep, "_judge", judge)
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def compaction_forgets_what_it_kept(patch: Patch) -> None:
     """After a restart it goes on above the floor, and older values stay for ever: a later look finds two of a key."""
 
@@ -98,17 +98,17 @@ def compaction_forgets_what_it_kept(patch: Patch) -> None:
     around(patch, compact._Sweep, "read", read)
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def checkpoint_forgets_what_is_kept(patch: Patch) -> None:
     around(patch, checkpoint, "_partition_point", lambda real, partition: replace(real(partition), kept=()))
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def a_cursor_loses_its_place_when_its_lane_is_trimmed(patch: Patch) -> None:
     patch.setattr(Cursor, "follow", lambda self, lane: Cursor(lane, 0))
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def a_lane_lets_go_of_what_is_kept(patch: Patch) -> None:
     def without(real: Any, self: Lane, gaps: Gaps) -> Lane:
         return real(self, Gaps([(0, int(gaps.stops[-1]))]))
@@ -116,7 +116,7 @@ def a_lane_lets_go_of_what_is_kept(patch: Patch) -> None:
     around(patch, Lane, "without", without)
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def the_log_drops_what_is_kept(patch: Patch) -> None:
     def trim(real: Any, self: Tape, floor: int, kept: Any) -> None:
         real(self, floor, type(kept)())
@@ -124,7 +124,7 @@ def the_log_drops_what_is_kept(patch: Patch) -> None:
     around(patch, Tape, "trim", trim)
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def the_log_still_shows_what_is_gone(patch: Patch) -> None:
     def touched(real: Any, self: Tape, floor: int, kept: Any) -> Any:
         return [index for index in real(self, floor, kept) if self.bases[index] >= self.floor]
@@ -132,13 +132,13 @@ def the_log_still_shows_what_is_gone(patch: Patch) -> None:
     around(patch, Tape, "_touched", touched)
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def age_counts_from_the_publish_only(patch: Patch) -> None:
     patch.setattr(needs, "shown_since", lambda *args: iter(()))
     patch.setattr(compact, "shown_since", lambda *args: iter(()))
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def nobody_is_told_that_a_group_asks(patch: Patch) -> None:
     def hear(self: Store, group: Group, now: int) -> None:
         group.heard_at = now
@@ -146,7 +146,7 @@ def nobody_is_told_that_a_group_asks(patch: Patch) -> None:
     patch.setattr(Store, "_hear", hear)
 
 
-@bug("model", "model")
+@bug("walks", "model")
 def a_trim_is_told_without_what_is_kept(patch: Patch) -> None:
     def event(real: Any, *args: Any) -> Any:
         told = real(*args)

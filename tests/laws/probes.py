@@ -12,6 +12,7 @@ from mqueue.store.recover import recover
 from tests.laws.checkers import CHECKERS
 from tests.laws.snapshot import differences, heart_of, snapshot
 from tests.laws.test_machine import Machine
+from tests.laws.walks import walk
 from tests.laws.workload import Threads, Workload
 
 
@@ -67,6 +68,15 @@ def by_model(number: int, examples: int = 120) -> Iterator[tuple[str, str]]:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
+        yield "model", repr(error)
+
+
+def by_walks(number: int, walks: int = 8) -> Iterator[tuple[str, str]]:
+    """The same along walks where retention has much to do."""
+    try:
+        for step in range(walks):
+            walk(number * walks + step)
+    except Exception as error:
         yield "model", repr(error)
 
 

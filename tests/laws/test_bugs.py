@@ -9,7 +9,7 @@ import pytest
 import tests.laws.bugs_retention  # noqa: F401  (it adds its bugs to the board)
 from tests.laws.bugs import BUGS, Bug
 from tests.laws.checkers import CHECKERS
-from tests.laws.probes import by_ids, by_model, by_workload
+from tests.laws.probes import by_ids, by_model, by_walks, by_workload
 from tests.laws.profile import SEED
 
 SEEDS = range(6)
@@ -29,6 +29,8 @@ def test_a_planted_bug_is_caught(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> N
 def look(where: str, seed: int) -> Iterator[tuple[str, str]]:
     if where == "ids":
         return by_ids()
+    if where == "walks":
+        return by_walks(seed)
     if where == "model":
         return by_model(SEED + seed)
     return by_workload(where, seed)

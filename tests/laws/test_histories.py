@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.laws.probes import by_ids, by_threads, by_workload
+from tests.laws.probes import by_ids, by_threads, by_walks, by_workload
 from tests.laws.profile import LONG
 from tests.laws.workload import SCENES, Workload
 
@@ -21,6 +21,11 @@ def test_a_workload_keeps_every_promise(scene: str) -> None:
 def test_threads_keep_every_promise() -> None:
     for seed in SEEDS:
         assert not list(by_threads(seed)), f"seed {seed}"
+
+
+def test_retention_keeps_every_promise() -> None:
+    for seed in SEEDS:
+        assert not list(by_walks(seed)), f"seed {seed}"
 
 
 def test_ids_under_a_jumping_clock() -> None:

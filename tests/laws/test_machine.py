@@ -36,8 +36,9 @@ from tests.laws.snapshot import differences, heart_of, snapshot
 TOPIC = "t"
 YEAR_MS = 365 * 24 * 3_600_000
 GROUPS = st.sampled_from(["default", "g1", "g2"])
-VISIBILITIES = st.sampled_from([None, 20, 1_000, 5_000])
-STEPS = st.sampled_from([2, 10, 20, 1_000, 1_000, 4_000, 30_000, 61_000, 3_700_000])
+VISIBILITIES = st.sampled_from([None, 20, 1_000, 5_000, 7_200_000])
+LIMITS = st.sampled_from([1, 1, 2, 3, 5, 8, 12, 60])
+STEPS = st.sampled_from([2, 10, 20, 1_000, 1_000, 4_000, 30_000, 61_000, 61_000, 3_700_000])
 PICK = st.integers(0, 1_000_000)
 VERBS = st.sampled_from(["ack", "ack", "nack", "nack", "reject", "release", "extend"])
 SETTINGS = st.fixed_dictionaries(
@@ -113,7 +114,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(
         group=GROUPS,
-        limit=st.integers(1, 12),
+        limit=LIMITS,
         visibility=VISIBILITIES,
         once=st.sampled_from([False, False, False, True]),
     )
@@ -139,7 +140,7 @@ class Machine(RuleBasedStateMachine):
         self.handed = [*self.handed, *((message, token) for message in messages)][-60:]
 
     @precondition(lambda self: self.handed)
-    @rule(pick=PICK, verb=VERBS, delay=st.sampled_from([None, 0, 20, 5_000]))
+    @rule(pick=PICK, verb=VERBS, delay=st.sampled_from([None, 0, 20, 5_000, 600_000]))
     def settle_one(self, pick: int, verb: str, delay: int | None) -> None:
         message, token = self.handed[pick % len(self.handed)]
         if verb == "extend":
