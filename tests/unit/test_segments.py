@@ -77,7 +77,7 @@ def test_a_new_segment_begins_when_one_is_full(house: House) -> None:
     assert len(house.files()) == 7
     q = house.reopen()
     assert [m.id for m in q.scan("orders")] == [receipt.id for receipt in receipts]
-    assert len(house.files("seg-*.index")) == 6
+    assert len(house.files("seg-*.index")) == 7
 
 
 def test_what_is_not_at_hand_is_read_back(house: House) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
@@ -20,6 +21,8 @@ from mqueue.model.limits import MIB
 
 PENDING_BYTES_MAX = 64 * MIB
 """If more was handed in than this and is not written, whoever comes next writes it first."""
+_CROWD = 8
+"""A leader waits for more to come only if so many did the last time: a few with large batches would lose by it."""
 LEVELS = {"memory": NOTHING, "os": WRITTEN, "fsync": SYNCED}
 """What `durability` asks of a log on disk."""
 
@@ -34,6 +37,8 @@ class Commits:
         self._mutex = threading.Lock()
         self._leading = False
         self._followers: list[tuple[int, threading.Lock]] = []
+        self._crowd = 0
+        """How many followed the last leader."""
 
     @property
     def synced(self) -> int:
@@ -94,6 +99,8 @@ class Commits:
 
     def _lead(self) -> None:
         writer = self._log.writer
+        if self._crowd >= _CROWD:
+            self._let_gather()
         with self._writing:
             with self._lock:
                 taken = self._log.take()
@@ -102,11 +109,20 @@ class Commits:
         if active is not None and number > writer.synced:
             writer.sync_to(number, position, active)
 
+    def _let_gather(self) -> None:
+        """Many were woken just now, and are about to come back: with them a commit is twice as large. 64 threads that
+        publish: 59 messages per sync instead of 27."""
+        seen = -1
+        while len(self._followers) > seen:
+            seen = len(self._followers)
+            time.sleep(0)
+
     def _hand_over(self) -> None:
         """Wake those whose batch is durable, and one more to lead for the rest. After a failure: all of them."""
         writer = self._log.writer
         with self._mutex:
             self._leading = False
+            self._crowd = len(self._followers)
             done = [turn for batch, turn in self._followers if batch <= writer.synced or writer.dead]
             rest = [one for one in self._followers if one[0] > writer.synced and not writer.dead]
             if rest:

@@ -85,6 +85,8 @@ class Upkeep:
                 self._settle()
                 self.save_points()
                 self._index()
+                if self._log.writer.active is not None:
+                    self._log.history.file(self._log.writer.active)
         finally:
             self._gate.close()
             self._log.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from mqueue.heart.dedup import Claim
 from mqueue.heart.partition import Stretch, cut
@@ -10,11 +11,12 @@ from mqueue.heart.schedule import NEVER
 from mqueue.heart.state import State
 from mqueue.model.events import Event
 
-Appended = tuple[int, int, list[Stretch], int, list[tuple[bytes, Claim]]]
+Appended: TypeAlias = tuple[int, int, list[Stretch], int, list[tuple[bytes, Claim]]]
 """topic, partition, stretches, time, claims on idempotency keys"""
+Entry: TypeAlias = Appended | Event
 
 
-def fold(state: State, entries: Iterable[Appended | Event]) -> State:
+def fold(state: State, entries: Iterable[Entry]) -> State:
     """Apply entries one after the other. What was due before an entry happened before it."""
     for entry in entries:
         if isinstance(entry, Event):

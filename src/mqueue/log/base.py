@@ -7,18 +7,15 @@ state of the heart. A log knows offsets, ids and times; it knows no groups, and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from mqueue.heart.checkpoint import Checkpoint, Loaded
 from mqueue.heart.dedup import Claim
+from mqueue.heart.fold import Entry
 from mqueue.heart.marks import Marks
 from mqueue.model.events import Event
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Extras
-
-Appended: TypeAlias = tuple[Frame, int]
-"""A frame and the number of one of its stamps: the rows that were appended together."""
-Entry: TypeAlias = Appended | Event
 
 
 class Log(Protocol):

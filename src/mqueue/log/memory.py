@@ -10,9 +10,10 @@ from itertools import chain, islice
 
 from mqueue.heart.checkpoint import Checkpoint, Loaded, TopicPoint
 from mqueue.heart.dedup import Claim
+from mqueue.heart.fold import Entry
 from mqueue.heart.marks import BLOCK, Marks
 from mqueue.heart.runs import segments
-from mqueue.log.base import Entry
+from mqueue.log import told
 from mqueue.model.events import (
     Duplicated,
     Event,
@@ -314,14 +315,14 @@ class MemoryLog:
             frame, stamp = next(appended, (None, 0))
             for event in journal.since_mark():
                 while frame is not None and frame.at[stamp] <= event.at and frame.partition < partitions:
-                    yield frame, stamp
+                    yield told.appended(frame, stamp)
                     frame, stamp = next(appended, (None, 0))
                 yield event
                 if isinstance(event, TopicMade | TopicSet):
                     partitions = event.settings.partitions
-            if frame is not None:
-                yield frame, stamp
-                yield from appended
+            while frame is not None:
+                yield told.appended(frame, stamp)
+                frame, stamp = next(appended, (None, 0))
 
     def _partitions(self, topic: int) -> int:
         """How many partitions a topic had at its last checkpoint."""

@@ -1,11 +1,19 @@
-"""The claims that messages make on their idempotency keys: told by the frames themselves."""
+"""What frames tell to whoever rebuilds the state: order keys, and claims on idempotency keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from mqueue.heart.dedup import Claim, digest
+from mqueue.heart.fold import Appended
 from mqueue.wire.frame import Frame
+
+
+def appended(frame: Frame, stamp: int) -> Appended:
+    """The messages of one stamp, ready to be folded."""
+    stretches = frame.stretches(stamp)
+    rows = range(stretches[0][0] - frame.base, stretches[-1][1] - frame.base)
+    return frame.topic, frame.partition, stretches, frame.at[stamp], list(claims_of(frame, rows))
 
 
 def claims_of(frame: Frame, rows: range) -> Iterator[tuple[bytes, Claim]]:

@@ -16,7 +16,7 @@ from mqueue.heart.heart import Heart, Outcome
 from mqueue.heart.state import State
 from mqueue.heart.topic import Topic
 from mqueue.log.base import Log
-from mqueue.log.claims import claims_of
+from mqueue.log.told import claims_of
 from mqueue.model import events as ev
 from mqueue.model.errors import BadSetting, DiskFull, QueueFull
 from mqueue.model.ident import IdSource

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 
@@ -51,20 +52,21 @@ class History:
                     yield from _events_of(*found)
 
     def file(self, segment: Segment) -> None:
-        """Write the index of a sealed segment to its file."""
+        """Write the index of a segment to its file; of the last one when the log is closed, so far as it goes."""
         while not self._grow(segment):
             pass
         with self._lock:
             files.save(self._disk, self._uuid, self._indexer(segment).index())
-            segment.indexed = True
-            del self._indexers[segment.start]
+            if segment.sealed:
+                segment.indexed = True
+                del self._indexers[segment.start]
 
     def forget(self, segment: Segment) -> None:
         """A segment went away."""
         with self._lock:
             self._tables.pop(segment.start, None)
             self._indexers.pop(segment.start, None)
-        if segment.indexed:
+        with suppress(FileNotFoundError):
             self._disk.unlink(files.name_of(segment.start))
 
     def _events(self, segment: Segment) -> Table:

@@ -22,10 +22,10 @@ from msgspec import Struct
 from msgspec.structs import astuple
 from numpy.typing import NDArray
 
-from mqueue.log.claims import claims_of
 from mqueue.log.segments import commit as envelope
 from mqueue.log.segments.commit import Commit, Link
 from mqueue.log.segments.disk import Disk
+from mqueue.log.told import claims_of
 from mqueue.model.events import Duplicated, Event, Rescheduled
 from mqueue.wire import journal
 from mqueue.wire.frame import Frame
@@ -115,6 +115,15 @@ class Indexer:
         self._claims: list[tuple[Any, ...]] = []
         self._events = array("q")
         self._ids = array("q")
+
+    @classmethod
+    def of(cls, index: Index) -> Indexer:
+        """Go on with an index."""
+        indexer = cls(index.start, index.link)
+        for name in ("frames", "stretches", "events", "ids"):
+            getattr(indexer, f"_{name}").frombytes(getattr(index, name).tobytes())
+        indexer._claims = index.claims.tolist()
+        return indexer
 
     def add(self, data: bytes, offset: int, commit: Commit) -> None:
         """Take in a commit that begins at an offset of some bytes."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby
+from operator import itemgetter
 
 import numpy as np
 
 from mqueue.heart.checkpoint import Checkpoint, Loaded
 from mqueue.heart.dedup import Claim
+from mqueue.heart.fold import Appended, Entry
 from mqueue.heart.marks import Marks
 from mqueue.heart.topic import Topic
-from mqueue.log.base import Entry
 from mqueue.log.segments import commit as envelope
 from mqueue.log.segments.cache import Cache
 from mqueue.log.segments.checkpoint import Saved
@@ -35,11 +36,12 @@ from mqueue.log.segments.shelf import Shelf
 from mqueue.log.segments.storage import Storage
 from mqueue.log.segments.tape import Row, Tape
 from mqueue.log.segments.writer import Writer
+from mqueue.log.told import appended
 from mqueue.model.events import Event, Leased, TopicMade
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX
 from mqueue.wire import journal
 from mqueue.wire.frame import Frame
-from mqueue.wire.pack import unpack
+from mqueue.wire.pack import head_of, unpack
 from mqueue.wire.rows import Extras
 
 NOTHING, WRITTEN, SYNCED = 0, 1, 2
@@ -153,7 +155,10 @@ class SegmentLog:
 
     def _is_safe(self, leased: Leased) -> bool:
         """Whether all that is handed out is durable: nobody may work on what a power cut could take back."""
-        return all(span[2] <= self._tapes[leased.topic, span[0]].safe for span in leased.spans)
+        spans = leased.spans
+        if len(spans) == 1:
+            return spans[0][2] <= self._tapes[leased.topic, spans[0][0]].safe
+        return all(span[2] <= self._tapes[leased.topic, span[0]].safe for span in spans)
 
     # Committing
 
@@ -400,8 +405,7 @@ class SegmentLog:
         told = self._book.positions()
         known = set(told)
         for data, offset, commit in self.shelf.commits(min(told.values(), default=0)):
-            for entry in _in_order(data, offset, commit):
-                topic = entry.topic if isinstance(entry, Event) else entry[0].topic
+            for topic, entry in _in_order(data, offset, commit):
                 if isinstance(entry, TopicMade):
                     known.add(topic)
                     self.topic_id = max(self.topic_id, topic)
@@ -448,17 +452,27 @@ def _pairs(frames: Table) -> list[list[int]]:
     return found
 
 
-def _in_order(data: bytes, offset: int, commit: Commit) -> Iterator[Entry]:
-    """The entries of a commit by time. Messages that came alone share a frame with later ones: what shares a
+def _in_order(data: bytes, offset: int, commit: Commit) -> list[tuple[int, Entry]]:
+    """(topic, entry) of a commit by time. Messages that came alone share a frame with later ones: what shares a
     millisecond commutes, but a frame must not come before an event that is older than its last messages."""
     found: list[tuple[int, int, Entry]] = []
     for kind, place, length in envelope.bodies(memoryview(data), offset, commit):
         if kind == envelope.EVENTS:
-            for event in journal.decode(data[place : place + length]):
-                found.append((event.at, len(found), event))
+            found += [(event.at, event.topic, event) for event in journal.decode(data[place : place + length])]
         elif kind == envelope.FRAME:
-            frame = unpack(data[place : place + length])
-            for stamp, at in enumerate(frame.at):
-                found.append((at, len(found), (frame, stamp)))
-    found.sort(key=lambda entry: entry[:2])
-    return (entry for _, _, entry in found)
+            found += [(entry[3], entry[0], entry) for entry in _appended(data, place)]
+    found.sort(key=_at)
+    return [(topic, entry) for _, topic, entry in found]
+
+
+def _appended(data: bytes, place: int) -> list[Appended]:
+    """What a frame says; the head of most says it all."""
+    head = head_of(data, place)
+    if head.plain:
+        stretch = (head.base, head.stop, head.priority, head.deliver_at, head.expires_at)
+        return [(head.topic, head.partition, [stretch], head.at, [])]
+    frame = unpack(data, place)
+    return [appended(frame, stamp) for stamp in range(len(frame.at))]
+
+
+_at = itemgetter(0)

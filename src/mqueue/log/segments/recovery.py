@@ -123,19 +123,23 @@ class Recovery:
         first = self._first(opened, file, start, name)
         place = Segment(start, file, start, first, sealed=stop is not None)
         opened.segments.append(place)
-        found = self._indexed(opened.uuid, start, stop) if stop is not None and stop <= fold_from else None
-        if found is None:
-            data = self._disk.pread(file, self._disk.size(file), 0)
-            seen = scan(data, first, proven, stop, good)
-            self._judge(opened, place, seen, data)
-            indexer = Indexer(start, first)
-            for commit in seen.commits:
-                indexer.add(data, place.place(commit.position), commit)
-            indexer.link = seen.link
-            opened.indexer = indexer
-            found = indexer.index()
-        else:
+        known = self._indexed(opened.uuid, place, stop, fold_from)
+        if known is not None and known.link.position == stop:
             place.indexed = True
+            self._note(opened, place, known)
+            return
+        indexer = Indexer(start, first) if known is None else Indexer.of(known)
+        origin = place.origin if known is None else known.link.position
+        data = self._disk.pread(file, self._disk.size(file), origin - place.origin)
+        seen = scan(data, origin, start, indexer.link, proven, stop, good)
+        self._judge(opened, place, seen, data, origin)
+        for commit in seen.commits:
+            indexer.add(data, commit.position - origin, commit)
+        indexer.link = seen.link
+        opened.indexer = indexer
+        self._note(opened, place, indexer.index())
+
+    def _note(self, opened: Opened, place: Segment, found: Index) -> None:
         place.end = found.link.position
         opened.link = found.link
         opened.indexes.append(found)
@@ -154,23 +158,27 @@ class Recovery:
         opened.uuid = uuid
         return first
 
-    def _indexed(self, uuid: bytes, start: int, stop: int) -> Index | None:
-        """What the file beside a sealed segment says, if it can be believed."""
-        name = index.name_of(start)
+    def _indexed(self, uuid: bytes, place: Segment, stop: int | None, fold_from: int) -> Index | None:
+        """What the file beside a segment says, if it can be believed: of all of it, or of its beginning.
+
+        Not of what a start has to read anyway: there damage has to be seen.
+        """
+        name = index.name_of(place.start)
         if name not in self._names:
             return None
-        found = index.load(self._disk, uuid, start)
-        if found is None or found.link.position != stop:
+        found = index.load(self._disk, uuid, place.start)
+        end = place.origin + self._disk.size(place.file)
+        if found is None or found.link.position > (end if stop is None else stop):
             self.reports.append(f"{name} is damaged; the segment was read instead")
             self._bad.append(name)
             return None
-        return found
+        return found if (stop or found.link.position) <= fold_from else None
 
-    def _judge(self, opened: Opened, place: Segment, seen: Scan, data: bytes) -> None:
+    def _judge(self, opened: Opened, place: Segment, seen: Scan, data: bytes, origin: int) -> None:
         """What to do about what is not whole."""
         name = place.name
         if seen.torn:
-            self._cut(place, seen.link.position, data)
+            self._cut(place, seen.link.position, data[seen.link.position - origin :])
         for hole in seen.holes:
             if seen.missing and hole is seen.holes[-1]:
                 self._lose(f"{name} ends at position {hole.start}, but was durable up to {hole.stop}")
@@ -180,9 +188,8 @@ class Recovery:
             opened.fresh_segment = bool(seen.holes) and seen.holes[-1].stop == seen.link.position
             self._disk.sync(place.file)  # what was only written may be gone tomorrow: nobody may build on it
 
-    def _cut(self, place: Segment, position: int, data: bytes) -> None:
+    def _cut(self, place: Segment, position: int, tail: bytes) -> None:
         """Cut a tail that never was durable; what is in it is kept aside."""
-        tail = data[place.place(position) :]
         if any(tail):
             name = f"torn-{position:020}-{len(tail)}"
             file = self._disk.open(name, create=True)
@@ -205,7 +212,9 @@ class Recovery:
             self._disk.close(file)
         if segment.unpack(data[:HEADER_BYTES], name) is not None:
             return False
-        if scan(data, Link(start, 0, 0, 0), start, None).commits or any(data[HEADER_BYTES:]):
+        if scan(data, start - HEADER_BYTES, start, Link(start, 0, 0, 0), start, None).commits or any(
+            data[HEADER_BYTES:]
+        ):
             return False
         self._bad.append(name)
         return True

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from mqueue.log.segments.commit import MAGIC, Commit, Link, follows, read
-from mqueue.log.segments.segment import HEADER_BYTES, Hole
+from mqueue.log.segments.segment import Hole
 
 
 class Scan(Struct):
@@ -25,27 +25,28 @@ class Scan(Struct):
     """The file ends before what was durable."""
 
 
-def scan(data: bytes, first: Link, proven: int, stop: int | None, good: int | None = None) -> Scan:
-    """Read a segment that goes on from `first`.
+def scan(
+    data: bytes, origin: int, start: int, link: Link, proven: int, stop: int | None, good: int | None = None
+) -> Scan:
+    """Read a segment from `link` on. `data[0]` stands for the position `origin`; the segment begins at `start`.
 
     `proven`: everything before this position was durable once. `stop`: where the next segment starts; None for the
     last one. `good`: after a failed sync nothing behind this position counts, even if it can be read.
     """
-    start = first.position
     view = memoryview(data)
-    found = Scan([], first, [])
+    written = origin + len(data)
+    found = Scan([], link, [])
     while True:
-        found.link = _walk(view, start, found, good)
+        found.link = _walk(view, origin, start, found, good)
         here = found.link.position
-        if here == stop or (stop is None and HEADER_BYTES + here - start >= len(data) and here >= proven):
+        if here == stop or (stop is None and here >= written and here >= proven):
             return found
-        later = list(_ahead(view, start, here)) if good is None or here < good else []
+        later = list(_ahead(view, origin, start, here)) if good is None or here < good else []
         known = max([proven, *(commit.synced for commit in found.commits[-1:]), *(commit.synced for commit in later)])
         if stop is None and here >= known:
             found.torn = True
             return found
         if not later:
-            written = start + len(data) - HEADER_BYTES
             found.missing = here >= written
             end = stop if stop is not None else -(-max(known, written) // 8) * 8
             found.holes.append(Hole(here, end, _END))
@@ -60,24 +61,24 @@ _MIDDLE = "a commit is damaged"
 _END = "what was durable here is damaged or missing"
 
 
-def _walk(view: memoryview, start: int, found: Scan, good: int | None) -> Link:
+def _walk(view: memoryview, origin: int, start: int, found: Scan, good: int | None) -> Link:
     """Read commits as long as each follows from the one before."""
     link = found.link
     while True:
-        commit = read(view, HEADER_BYTES + link.position - start, start, link.position)
+        commit = read(view, link.position - origin, start, link.position)
         if commit is None or not follows(commit, link) or (good is not None and commit.end > good):
             return link
         found.commits.append(commit)
         link = Link(commit.end, commit.crc, commit.epoch, commit.at)
 
 
-def _ahead(view: memoryview, start: int, position: int) -> Iterator[Commit]:
+def _ahead(view: memoryview, origin: int, start: int, position: int) -> Iterator[Commit]:
     """The whole commits behind a position, wherever they begin."""
     data = view.obj
     assert isinstance(data, bytes)
-    place = data.find(MAGIC, HEADER_BYTES + position - start + 8)
+    place = data.find(MAGIC, position - origin + 8)
     while place >= 0:
-        commit = read(view, place, start, start + place - HEADER_BYTES) if place % 8 == 0 else None
+        commit = read(view, place, start, origin + place) if place % 8 == 0 else None
         if commit is not None:
             yield commit
         place = data.find(MAGIC, place + (commit.length if commit else 4))

@@ -55,6 +55,11 @@ class Segment(Struct):
     def name(self) -> str:
         return name_of(self.start)
 
+    @property
+    def origin(self) -> int:
+        """The position that the first byte of the file would have."""
+        return self.start - HEADER_BYTES
+
     def place(self, position: int) -> int:
         """Where in the file a position is."""
         return HEADER_BYTES + position - self.start

@@ -78,7 +78,7 @@ class Shelf:
         for segment in list(self.segments):
             if segment.end > position:
                 data = self._disk.pread(segment.file, segment.place(segment.end), 0)
-                for commit in scan(data, segment.first, 0, segment.end).commits:
+                for commit in scan(data, segment.origin, segment.start, segment.first, 0, segment.end).commits:
                     if commit.position >= position:
                         yield data, segment.place(commit.position), commit
 
@@ -87,4 +87,4 @@ class Shelf:
         data = self._disk.pread(segment.file, segment.place(segment.end), 0)
         if names.unpack(data[: names.HEADER_BYTES], segment.name) is None:
             return False
-        return not scan(data, segment.first, 0, segment.end).holes
+        return not scan(data, segment.origin, segment.start, segment.first, 0, segment.end).holes
