@@ -7,12 +7,14 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 ARGS   ?=
 CUTS   ?= 20
+SEED   ?= 0
+RUNS   ?= 1
 
 # Each folder below tests/ is a kind of proof and a verb of its own: make laws, make unit ARGS="-k lease".
 KINDS  := $(filter-out __pycache__,$(patsubst tests/%/.,%,$(wildcard tests/*/.)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system run test lint types pytest bench power-cut format lock clean $(KINDS)
+.PHONY: help setup setup-system run test lint types pytest bench sim power-cut format lock clean $(KINDS)
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +55,9 @@ $(KINDS): setup
 
 bench: setup ## run the benchmarks; ARGS are handed on
 	$(BIN)/python -m benchmarks $(ARGS)
+
+sim: setup ## replay crash simulations: SEED=0, RUNS=1
+	$(BIN)/python -m tests.simulation --seed $(SEED) --runs $(RUNS)
 
 power-cut: setup ## cut the power under a broker, CUTS=20 times; as root, after setup-system
 	$(BIN)/python tools/power_cut/run.py --cuts $(CUTS) --control $(ARGS)
