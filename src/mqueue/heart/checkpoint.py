@@ -127,7 +127,8 @@ def restore(
 
 def _claims(saved: TopicPoint, told: Iterable[tuple[bytes, Claim]]) -> list[tuple[bytes, Claim]]:
     """What was claimed by the time of a checkpoint, oldest first."""
-    known = [pair for pair in told if pair[1].offset < saved.partitions[pair[1].partition].next]
+    ends = [partition.next for partition in saved.partitions]
+    known = [pair for pair in told if pair[1].partition < len(ends) and pair[1].offset < ends[pair[1].partition]]
     return sorted([*saved.claims, *known], key=lambda pair: (pair[1].made_at, pair[1].id)) if known else [*saved.claims]
 
 

@@ -84,6 +84,8 @@ def load(disk: Disk, name: str) -> Saved | None:
         raise Refused(
             f"{name} is of format {version}; this version of mqueue reads format {VERSION}", code="other_version"
         )
+    if position != position_of(name):
+        return None
     points: dict[int, tuple[int, bytes]] = {}
     place = 8 + _FIELDS.size
     while place < len(data):

@@ -58,6 +58,7 @@ class Recovery:
 
     def open(self) -> Opened:
         self._check_directory()
+        self._clear_leftovers()
         known = self._epoch()
         saved = self._checkpoint(known)
         uuid = known.uuid if known else saved.uuid if saved else b""
@@ -81,6 +82,12 @@ class Recovery:
                 f"the directory holds {foreign[0]!r:.80} and is no data directory of mqueue; give an empty one",
                 code="not_a_data_directory",
             )
+
+    def _clear_leftovers(self) -> None:
+        """A file that was being renamed may be there under both names; written on, it would damage the good one."""
+        for name in (checkpoint.TEMPORARY, index.TEMPORARY):
+            if name in self._names:
+                self._disk.unlink(name)
 
     def _epoch(self) -> Epoch | None:
         if epoch.NAME not in self._names:
@@ -212,9 +219,7 @@ class Recovery:
             self._disk.close(file)
         if segment.unpack(data[:HEADER_BYTES], name) is not None:
             return False
-        if scan(data, start - HEADER_BYTES, start, Link(start, 0, 0, 0), start, None).commits or any(
-            data[HEADER_BYTES:]
-        ):
+        if any(data[HEADER_BYTES:]):
             return False
         self._bad.append(name)
         return True
