@@ -224,7 +224,7 @@ class Deferred(Gate):
         self._closed = False
 
     def wait(self, batch: int, wants: int) -> None:
-        _LOCAL.waits.append((self, batch, wants))
+        WAITS.open.append((self, batch, wants))
 
     async def reach(self, batch: int, wants: int) -> None:
         """All that the tasks of a loop hand in, in one turn of it, goes with one commit."""
@@ -292,18 +292,17 @@ def _resolve(futures: list[asyncio.Future[None]], error: BaseException | None) -
             future.set_result(None) if error is None else future.set_exception(error)
 
 
-class _Local(threading.local):
+class _Waits(threading.local):
     def __init__(self) -> None:
-        self.waits: list[tuple[Deferred, int, int]] = []
+        self.open: list[tuple[Deferred, int, int]] = []
         """What the calls of this thread have still to wait for."""
 
 
-_LOCAL = _Local()
+WAITS = _Waits()
 
 
 async def committed() -> None:
     """Wait until what the calls made just now handed in is durable. Between a call and this nothing is awaited."""
-    if _LOCAL.waits:
-        waits, _LOCAL.waits = _LOCAL.waits, []
-        for gate, batch, wants in waits:
-            await gate.reach(batch, wants)
+    waits, WAITS.open = WAITS.open, []
+    for gate, batch, wants in waits:
+        await gate.reach(batch, wants)

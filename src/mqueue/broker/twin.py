@@ -11,9 +11,10 @@ import functools
 import inspect
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import CoroutineType
 from typing import Any, Protocol, TypeVar, cast
 
-from mqueue.broker.commits import committed
+from mqueue.broker.commits import WAITS, committed
 
 C = TypeVar("C", bound="type[Twin]")
 
@@ -87,8 +88,9 @@ def _at_once(call: Callable[..., Any]) -> Callable[..., Any]:
 def _coroutine(call: Callable[..., Any]) -> Callable[..., Any]:
     async def made(self: Twin, *args: Any, **kwargs: Any) -> Any:
         answer = call(self._sync, *args, **kwargs)
-        await committed()
-        return _twin(await answer if inspect.iscoroutine(answer) else answer)
+        if WAITS.open:
+            await committed()
+        return _twin(await answer if answer.__class__ is CoroutineType else answer)
 
     return made
 

@@ -425,17 +425,20 @@ class SegmentLog:
 
     def _take_stock(self, opened: Opened) -> None:
         """Note where the frames are that were found."""
+        starts = np.array([segment.start for segment in opened.segments], np.int64)
+        live = np.zeros(len(starts), np.int64)
         frames = by_partition([index.frames for index in opened.indexes], "base")
         self._stretches = by_partition([index.stretches for index in opened.indexes], "start")
         pairs = {tuple(pair) for index in opened.indexes for pair in _pairs(index.frames)}
         for topic, partition in sorted(pairs):
             self.topic_id = max(self.topic_id, topic)
             tape = self._tape(topic, partition)
-            tape.load(frames(topic, partition))
-            for position, length in zip(tape.position, tape.length, strict=True):
-                segment = self.shelf.of(position)
-                assert segment is not None
-                segment.live_bytes += length
+            rows = frames(topic, partition)
+            tape.load(rows)
+            numbers = np.searchsorted(starts, rows["position"], "right") - 1
+            np.add.at(live, numbers, rows["length"])
+        for segment, length in zip(opened.segments, live.tolist(), strict=True):
+            segment.live_bytes = length
         for index in opened.indexes:
             self._ids.load(index.ids)
 
