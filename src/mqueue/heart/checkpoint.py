@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from typing import TypeAlias
+from itertools import groupby
+from operator import itemgetter
 
 from msgspec import Struct
 
+from mqueue.heart.bulk import Table, fill
 from mqueue.heart.dedup import Claim
 from mqueue.heart.group import Group, Lease
-from mqueue.heart.partition import Partition, Stretch, cut
+from mqueue.heart.partition import Partition, cut
 from mqueue.heart.runs import Run
 from mqueue.heart.state import State
 from mqueue.heart.topic import Topic
@@ -79,10 +81,6 @@ class Checkpoint(Struct, frozen=True):
     topics: tuple[TopicPoint, ...]
 
 
-Loaded: TypeAlias = tuple[list[Stretch], int]
-"""The stretches of what was appended together, and when."""
-
-
 def checkpoint(state: State, topics: Iterable[Topic], now: int, *, frames_tell: bool = False) -> Checkpoint:
     """Topics as they are; nothing in it changes when the state goes on.
 
@@ -98,7 +96,7 @@ def checkpoint(state: State, topics: Iterable[Topic], now: int, *, frames_tell: 
 
 def restore(
     point: Checkpoint,
-    loaded: Callable[[int, int], Iterable[Loaded]],
+    loaded: Callable[[int, int], Table],
     claimed: Callable[[int], Iterable[tuple[bytes, Claim]]],
 ) -> State:
     """The state at a checkpoint.
@@ -192,15 +190,28 @@ def _lease_point(lease: Lease) -> LeasePoint:
     return LeasePoint(lease.token, group.topic, group.name, lease.consumer, lease.count, runs)
 
 
-def _load_partition(partition: Partition, point: PartitionPoint, loaded: Iterable[Loaded], now: int) -> None:
+def _load_partition(partition: Partition, point: PartitionPoint, loaded: Table, now: int) -> None:
     partition.floor = point.floor
     sets = ((partition.void, point.void), (partition.expired, point.expired), (partition.kept, point.kept))
     for marks, spans in sets:
         for start, mask in spans:
             marks.add(start, mask)
+    if point.moved or point.void or point.expired or point.kept:
+        _replay(partition, point, loaded, now)
+        partition.open = partition.count_open(point.next)
+        partition.scheduled = partition.scheduled_in(0, point.next)
+    else:
+        fill(partition, loaded, point.floor, point.next, now)
+    partition.next = point.next
+    partition.visible = point.visible
+    partition.expired_count, partition.cancelled = point.expired_count, point.cancelled
+
+
+def _replay(partition: Partition, point: PartitionPoint, loaded: Table, now: int) -> None:
+    """Let it happen again, append by append."""
     moved = dict(point.moved)
-    for stretches, at in loaded:
-        alive = cut(stretches, point.floor, point.next, partition.kept)
+    for at, rows in groupby(loaded.tolist(), key=itemgetter(5)):
+        alive = cut([tuple(row[:5]) for row in rows], point.floor, point.next, partition.kept)
         if not alive:
             continue  # dropped since then, or not there yet
         partition.ripen(at)
@@ -210,11 +221,6 @@ def _load_partition(partition: Partition, point: PartitionPoint, loaded: Iterabl
                 if offset in moved:
                     partition.reschedule(offset, priority, due, moved[offset])
     partition.ripen(now)
-    partition.next = point.next
-    partition.visible = point.visible
-    partition.open = partition.count_open(point.next)
-    partition.scheduled = partition.scheduled_in(0, point.next)
-    partition.expired_count, partition.cancelled = point.expired_count, point.cancelled
 
 
 def _load_group(state: State, topic: Topic, point: GroupPoint) -> Group:

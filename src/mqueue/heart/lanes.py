@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mqueue.heart.gaps import Gaps, Offsets
 
@@ -32,6 +33,16 @@ class Lane:
         self.starts.append(start)
         self.stops.append(stop)
         self.at.append(at)
+
+    def fill(self, starts: NDArray[np.int64], stops: NDArray[np.int64], at: NDArray[np.int64]) -> None:
+        """Many runs into an empty lane, in their order; neighbours become one."""
+        if not len(starts):
+            return
+        first = np.concatenate(([True], (starts[1:] != stops[:-1]) | (at[1:] != at[:-1])))
+        last = np.append(first[1:], True)
+        self.starts.frombytes(starts[first].tobytes())
+        self.stops.frombytes(stops[last].tobytes())
+        self.at.frombytes(at[first].tobytes())
 
     def number_of(self, at: int, offset: int) -> int:
         """The number of the run that holds the message with this order key, or of the first run behind it."""

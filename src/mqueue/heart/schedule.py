@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
@@ -33,6 +34,15 @@ class Columns:
         self.stops = array("q")
         self.priority = array("i")
         self.at = array("q")
+
+    @classmethod
+    def of(cls, *columns: NDArray[np.int64]) -> Columns:
+        bucket = cls()
+        for own, column in zip(
+            (bucket.when, bucket.starts, bucket.stops, bucket.priority, bucket.at), columns, strict=True
+        ):
+            own.frombytes(column.astype(np.int32 if own is bucket.priority else np.int64).tobytes())
+        return bucket
 
     def add(self, entry: Entry) -> None:
         self.when.append(entry[0])
@@ -79,6 +89,20 @@ class Schedule:
             wake = hour * HOUR_MS
         if wake < self.next_at:
             self.next_at = wake
+
+    def fill(self, *columns: NDArray[np.int64]) -> None:
+        """Many entries into an empty schedule: when, start, stop, priority and at of each."""
+        when = columns[0]
+        if not len(when):
+            return
+        hours = when // HOUR_MS
+        order = np.argsort(hours, kind="stable")
+        hours = hours[order]
+        borders = np.flatnonzero(np.diff(hours)) + 1
+        pieces = [np.split(column[order], borders) for column in columns]
+        for hour, *piece in zip(hours[np.concatenate(([0], borders))].tolist(), *pieces, strict=True):
+            self._hours[hour] = Columns.of(*piece)
+        self.next_at = int(hours[0]) * HOUR_MS
 
     def take(self, now: int) -> list[Entry]:
         """Everything that is due, in order of time, then offset."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from mqueue.heart.checkpoint import Checkpoint, Loaded
+from mqueue.heart.bulk import Table
+from mqueue.heart.checkpoint import Checkpoint
 from mqueue.heart.dedup import Claim
 from mqueue.heart.fold import Entry
 from mqueue.heart.marks import Marks
@@ -83,7 +84,7 @@ class Log(Protocol):
         Unlike what other verbs give, it may be walked while others go on.
         """
 
-    def stretches(self, topic: int, partition: int) -> Iterator[Loaded]:
+    def stretches(self, topic: int, partition: int) -> Table:
         """The order keys of what there is of a partition, in the order of offsets: for who rebuilds the state."""
 
     def entries(self) -> Iterator[Entry]:

@@ -8,7 +8,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
-from mqueue.heart.checkpoint import Checkpoint, Loaded, TopicPoint
+import numpy as np
+
+from mqueue.heart.bulk import Table
+from mqueue.heart.checkpoint import Checkpoint, TopicPoint
 from mqueue.heart.dedup import Claim
 from mqueue.heart.fold import Entry
 from mqueue.heart.marks import BLOCK, Marks
@@ -299,10 +302,14 @@ class MemoryLog:
     def claims(self, topic: int) -> Iterator[tuple[bytes, Claim]]:
         return iter(())
 
-    def stretches(self, topic: int, partition: int) -> Iterator[Loaded]:
-        for frame in self.frames(topic, partition, 0, _END_OF_TIME):
-            for stamp in range(len(frame.at)):
-                yield frame.stretches(stamp), frame.at[stamp]
+    def stretches(self, topic: int, partition: int) -> Table:
+        rows = [
+            (*stretch, frame.at[stamp])
+            for frame in self.frames(topic, partition, 0, _END_OF_TIME)
+            for stamp in range(len(frame.at))
+            for stretch in frame.stretches(stamp)
+        ]
+        return np.array(rows, np.int64).reshape(-1, 6)
 
     def entries(self) -> Iterator[Entry]:
         """Topic by topic. Frames and events of a topic are merged by time: what shares a millisecond commutes.

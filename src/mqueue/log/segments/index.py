@@ -236,7 +236,7 @@ def by_partition(tables: Iterable[Table], low: str) -> Callable[[int, int], Tabl
     """
     whole = [table for table in tables if len(table)]
     if not whole:
-        return lambda topic, partition: np.empty(0, FRAMES)
+        return lambda topic, partition: np.empty(0, STRETCHES if low == "start" else FRAMES)
     rows = np.concatenate(whole)
     order = np.lexsort((rows["kept"], rows[low], rows["partition"], rows["topic"]))
     rows = rows[order]

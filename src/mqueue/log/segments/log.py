@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import chain
 from operator import itemgetter
 
 import numpy as np
 
-from mqueue.heart.checkpoint import Checkpoint, Loaded
+from mqueue.heart import bulk
+from mqueue.heart.checkpoint import Checkpoint
 from mqueue.heart.dedup import Claim
 from mqueue.heart.fold import Appended, Entry
 from mqueue.heart.marks import Marks
@@ -386,14 +387,10 @@ class SegmentLog:
 
     # At the start
 
-    def stretches(self, topic: int, partition: int) -> Iterator[Loaded]:
+    def stretches(self, topic: int, partition: int) -> bulk.Table:
         assert self._stretches is not None, "they are given up once the state is recovered"
         rows = self._stretches(topic, partition)
-        for at, found in groupby(rows.tolist(), key=lambda row: row[7]):
-            yield (
-                [(start, stop, priority, due, expires) for _, _, start, stop, priority, due, expires, _, _ in found],
-                at,
-            )
+        return np.stack([rows[name] for name in ("start", "stop", "priority", "due", "expires", "at")], 1)
 
     def claims(self, topic: int) -> Iterator[tuple[bytes, Claim]]:
         for table in self._claims:
