@@ -138,9 +138,9 @@ class Dlq:
         if desk is None:
             return
         topic = desk.topic
-        group = topic.groups.get("default") or Group(topic.id, "default", topic.partitions, topic.floors, 0)
+        group = topic.groups.get("default") or Group(topic.id, "default", topic.partitions, topic.firsts, 0)
         for partition in topic.partitions:
-            for frame in desk.engine.store.log.frames(topic.id, partition.number, partition.floor, partition.next):
+            for frame in desk.engine.store.log.frames(topic.id, partition.number, partition.first, partition.next):
                 for row in range(frame.count):
                     if self._is_open(desk, group, frame, row):
                         yield looked_at(desk, group, frame, row, self._message_type)

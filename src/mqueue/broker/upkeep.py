@@ -16,6 +16,7 @@ from mqueue.log.segments import checkpoint as files
 from mqueue.log.segments.cleaner import Cleaner
 from mqueue.log.segments.disk import RealDisk
 from mqueue.log.segments.log import SegmentLog
+from mqueue.log.segments.reserve import NO_ROOM
 from mqueue.log.segments.scrubber import Scrubber
 from mqueue.model.errors import Closed, DiskFull, Poisoned
 
@@ -53,8 +54,6 @@ class Upkeep:
                 self.run_once()
             except (Closed, Poisoned):
                 return
-            except (DiskFull, OSError) as full:
-                LOGGER.warning("upkeep has to wait: %s", full)
             except Exception:
                 LOGGER.exception("upkeep failed; it is tried again")
 
@@ -64,15 +63,18 @@ class Upkeep:
             self._run_once()
 
     def _run_once(self) -> None:
+        """One duty that finds no room keeps none from the next, which may give some back."""
         with self._gate:
             self._engine.tick()
-        self._settle()
-        self._prove()
-        self._save_points()
-        self._index()
-        self._cleaner.run_once(self._gate, self._gate.commits.sync)
-        for report in self._scrubber.run_once(self._clock.now()):
-            LOGGER.error("%s", report)
+        for duty in (self._settle, self._prove, self._save_points, self._clean, self._index, self._scrub):
+            try:
+                duty()
+            except (DiskFull, OSError) as error:
+                if isinstance(error, OSError) and error.errno not in NO_ROOM:
+                    raise
+                if not self._log.full:
+                    LOGGER.warning("the disk is full: %s", error)
+                self._log.reserve.release()
         self._log.reserve.keep()
 
     def close(self) -> None:
@@ -147,6 +149,13 @@ class Upkeep:
             files.save(log.disk, saved)
             with self._gate:
                 log.saved(saved)
+
+    def _clean(self) -> None:
+        self._cleaner.run_once(self._gate, self._gate.commits.sync)
+
+    def _scrub(self) -> None:
+        for report in self._scrubber.run_once(self._clock.now()):
+            LOGGER.error("%s", report)
 
     def _index(self) -> None:
         for segment in list(self._log.shelf.segments):

@@ -19,6 +19,7 @@ import google_crc32c
 from msgspec import Struct
 
 from mqueue.log.segments.disk import Disk
+from mqueue.log.segments.replace import replace
 from mqueue.model.errors import Refused
 
 VERSION = 1
@@ -51,14 +52,8 @@ def save(disk: Disk, saved: Saved) -> None:
     for topic, (position, point) in saved.points.items():
         parts += (_POINT.pack(position, topic, len(point)), point)
     rest = b"".join(parts)
-    file = disk.open(TEMPORARY, create=True)
-    try:
-        disk.pwrite(file, _MAGIC + struct.pack("<I", google_crc32c.value(rest)) + rest, 0)
-        disk.sync(file)
-    finally:
-        disk.close(file)
-    disk.rename(TEMPORARY, f"checkpoint-{saved.position:020}")
-    disk.sync_dir()
+    data = _MAGIC + struct.pack("<I", google_crc32c.value(rest)) + rest
+    replace(disk, TEMPORARY, f"checkpoint-{saved.position:020}", data)
     for name in names(disk)[KEPT:]:
         disk.unlink(name)
 

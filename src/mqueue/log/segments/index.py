@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from mqueue.log.segments import commit as envelope
 from mqueue.log.segments.commit import Commit, Link
 from mqueue.log.segments.disk import Disk
+from mqueue.log.segments.replace import replace
 from mqueue.log.told import claims_of
 from mqueue.model.events import Duplicated, Event, Rescheduled
 from mqueue.wire import journal
@@ -197,14 +198,8 @@ def save(disk: Disk, uuid: bytes, index: Index) -> None:
     link = index.link
     fields = (uuid, index.start, link.position, link.crc, link.epoch, link.at, VERSION, 0, 0, *map(len, tables))
     rest = _FIELDS.pack(*fields) + b"".join(table.tobytes() for table in tables)
-    file = disk.open(TEMPORARY, create=True)
-    try:
-        disk.pwrite(file, _MAGIC + struct.pack("<I", google_crc32c.value(rest)) + rest, 0)
-        disk.sync(file)
-    finally:
-        disk.close(file)
-    disk.rename(TEMPORARY, name_of(index.start))
-    disk.sync_dir()
+    data = _MAGIC + struct.pack("<I", google_crc32c.value(rest)) + rest
+    replace(disk, TEMPORARY, name_of(index.start), data)
 
 
 def load(disk: Disk, uuid: bytes, start: int) -> Index | None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
 from mqueue.log.segments.disk import Disk
 
 NAME = "RESERVE"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""Errors that say that a disk is full, for everybody or for us."""
 _CHUNK = b"\0" * (1 << 20)
 
 

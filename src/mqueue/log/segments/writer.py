@@ -9,7 +9,6 @@ One thread writes at a time, one syncs at a time; both may happen at once. Knows
 
 from __future__ import annotations
 
-import errno
 from collections import deque
 from contextlib import suppress
 
@@ -17,13 +16,12 @@ from mqueue.log.segments import poison, segment
 from mqueue.log.segments.commit import Link
 from mqueue.log.segments.committer import Batch, encode
 from mqueue.log.segments.disk import Disk
-from mqueue.log.segments.reserve import Reserve
+from mqueue.log.segments.reserve import NO_ROOM, Reserve
 from mqueue.log.segments.segment import Segment
 from mqueue.model.errors import DiskFull, Poisoned
 
 _SMALL_BYTES = 16 * 1024
 _AHEAD_BYTES = 256 * 1024
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Writer:
@@ -161,7 +159,7 @@ class Writer:
 
     def _judge(self, error: OSError) -> None:
         """No room is something one can wait for; anything else is the end."""
-        if error.errno not in _NO_ROOM:
+        if error.errno not in NO_ROOM:
             self._die(f"the disk failed to write ({error})")
             raise Poisoned(self.dead) from error
 
