@@ -9,6 +9,7 @@ import ast
 import inspect
 import os
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Callable
@@ -98,6 +99,16 @@ def tables(q: mqueue.Broker, clock: ManualClock) -> None:
     print(lease.ack())
 
 
+def on_disk(q: mqueue.Broker, clock: ManualClock) -> None:
+    """On disk every answer is durable, and the next process goes on where this one ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        with mqueue.Broker(folder, clock=clock) as disk:
+            print(disk.publish_many("letters", ["alpha", "beta", "gamma"])[0])
+            disk.receive("letters")[0].ack()
+        with mqueue.Broker(folder, clock=clock) as disk:
+            print("found:", [m.text() for m in disk.receive("letters", limit=10)])
+
+
 def throughput(q: mqueue.Broker, clock: ManualClock) -> None:
     """How fast is that? In memory, in this process, on this machine, on one thread."""
     q = mqueue.Broker()  # on the machine's clock
@@ -121,6 +132,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     replay,
     where_is_it,
     tables,
+    on_disk,
     throughput,
 )
 
