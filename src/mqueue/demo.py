@@ -103,7 +103,8 @@ def on_disk(q: mqueue.Broker, clock: ManualClock) -> None:
     """On disk every answer is durable, and the next process goes on where this one ended."""
     with tempfile.TemporaryDirectory() as folder:
         with mqueue.Broker(folder, clock=clock) as disk:
-            print(disk.publish_many("letters", ["alpha", "beta", "gamma"])[0])
+            receipts = disk.publish_many("letters", ["alpha", "beta", "gamma"])
+            print("answered after:", receipts[0].durability)
             disk.receive("letters")[0].ack()
         with mqueue.Broker(folder, clock=clock) as disk:
             print("found:", [m.text() for m in disk.receive("letters", limit=10)])

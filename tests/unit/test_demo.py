@@ -22,7 +22,7 @@ SHOWN = [
     "it waits for its retry until",
     "REDELIVERED   to default, attempt 2",
     "'payload': b'20.4'}\n",
-    "durability='fsync')\nfound: ['beta', 'gamma']\n",
+    "answered after: fsync\nfound: ['beta', 'gamma']\n",
     "messages a second, all acked\n",
 ]
 
