@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from queue import SimpleQueue
 from types import TracebackType
 from typing import TypeAlias
@@ -226,10 +226,10 @@ class Deferred(Gate):
     def wait(self, batch: int, wants: int) -> None:
         WAITS.open.append((self, batch, wants))
 
-    async def reach(self, batch: int, wants: int) -> None:
-        """All that the tasks of a loop hand in, in one turn of it, goes with one commit."""
+    def ticket(self, batch: int, wants: int) -> Awaitable[None]:
+        """Something to await. All that the tasks of a loop hand in, in one turn of it, goes with one commit."""
         if self.commits.synced >= batch or (wants == WRITTEN and self.commits.written >= batch):
-            return
+            return DONE
         if self._closed:
             raise Closed("the broker is closed", applied=None)
         loop = asyncio.get_running_loop()
@@ -238,7 +238,7 @@ class Deferred(Gate):
         if loop not in self._kicked:
             self._kicked.add(loop)
             loop.call_soon(self._kick, loop)
-        await future
+        return future
 
     def close(self) -> None:
         self._closed = True
@@ -301,8 +301,29 @@ class _Waits(threading.local):
 WAITS = _Waits()
 
 
-async def committed() -> None:
-    """Wait until what the calls made just now handed in is durable. Between a call and this nothing is awaited."""
+class _Done:
+    """Nothing to wait for."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
+
+
+DONE = _Done()
+
+
+def committed() -> Awaitable[None]:
+    """To be awaited until what the calls made just now handed in is durable. In between nothing may be awaited."""
+    waits = WAITS.open
+    if not waits:
+        return DONE
+    if len(waits) > 1:
+        return _all_committed()
+    gate, batch, wants = waits.pop()
+    return gate.ticket(batch, wants)
+
+
+async def _all_committed() -> None:
     waits, WAITS.open = WAITS.open, []
     for gate, batch, wants in waits:
-        await gate.reach(batch, wants)
+        await gate.ticket(batch, wants)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from itertools import repeat
 from typing import TypeVar
 
@@ -106,14 +106,14 @@ class TopicDesk:
         if verb != "extend":
             message._settled = True
 
-    async def settle_async(
+    def settle_async(
         self, verb: str, message: Envelope, *, wait: Duration | None = None, error: object = None
-    ) -> None:
+    ) -> Awaitable[None]:
         if verb == "ack":
             self.ack(message)
         else:
             self.settle(verb, message, wait=wait, error=error)
-        await committed()
+        return committed()
 
     def settle_spans(
         self, lease: Lease, verb: str, spans: Sequence[Span] | None, wait: Duration | None = None, error: object = None

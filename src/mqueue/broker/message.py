@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
@@ -35,9 +35,10 @@ class Desk(Protocol):
     def settle(self, verb: str, message: Envelope, *, wait: Duration | None = None, error: object = None) -> None:
         """`wait`: the delay of a nack, the new visibility of an extend."""
 
-    async def settle_async(
+    def settle_async(
         self, verb: str, message: Envelope, *, wait: Duration | None = None, error: object = None
-    ) -> None: ...
+    ) -> Awaitable[None]:
+        """Done at once; to be awaited until it is durable."""
 
 
 class Envelope(Struct, eq=False, gc=False):
