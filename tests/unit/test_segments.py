@@ -136,6 +136,20 @@ def test_what_survives_is_copied_on_again_and_again(house: House) -> None:
     assert [m.id for m in house.q.receive("orders", limit=10)] == [receipt.id for receipt in late[1:]]
 
 
+def test_a_segment_in_the_middle_may_go(house: House) -> None:
+    fill(house.q, "first", 60)
+    fill(house.q, "middle", 130)
+    fill(house.q, "last", 60)
+    before = house.files()
+    house.q.delete_topic("middle")
+    house.keep_up(3)
+    assert house.files()[0] == before[0]
+    assert len(house.files()) < len(before)
+    q = house.reopen()
+    assert q.damage() == []
+    assert [len(list(q.scan(topic))) for topic in ("first", "last")] == [56, 56]
+
+
 def test_compaction_keeps_the_last_of_each_key(house: House) -> None:
     house.q.configure("prices", retention={"compact": True})
     for number in range(200):

@@ -131,7 +131,11 @@ class Recovery:
         place = Segment(start, file, start, first, sealed=stop is not None)
         opened.segments.append(place)
         known = self._indexed(opened.uuid, place, stop, fold_from)
-        if known is not None and known.link.position == stop:
+        if stop is not None and stop <= fold_from:  # the next ones may have gone: where this one ends it tells itself
+            stop = min(stop, place.origin + self._disk.size(file))
+        if known is not None and stop is not None and known.link.position >= stop:
+            if known.link.position > stop:
+                self.reports.append(f"{name} is shorter than its index says")
             place.indexed = True
             self._note(opened, place, known)
             return
