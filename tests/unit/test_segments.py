@@ -287,6 +287,19 @@ def test_storage_is_for_brokers_on_disk() -> None:
         mqueue.Broker(storage=mqueue.Storage())
 
 
+@pytest.mark.parametrize("name", [None, 7, b"x", "\ud800", "x" * 250])
+def test_a_name_that_could_not_be_written_is_refused(tmp_path: Path, name: Any) -> None:
+    with pytest.raises(mqueue.BadName, match="at most 249"):
+        mqueue.Broker(tmp_path / "data", name=name)
+
+
+def test_an_error_text_that_has_no_form_in_utf8_is_written_as_far_as_it_has(house: House) -> None:
+    receipt = house.q.publish("orders", "a")
+    [m] = house.q.receive("orders")
+    m.nack(error=OSError("\ud800.txt"))
+    assert "OSError: ?.txt" in str(house.reopen().trace(receipt))
+
+
 DAMAGE: dict[str, Callable[[Path], None]] = {
     "newest checkpoint": lambda path: max(path.glob("checkpoint-*")).write_bytes(b"nonsense"),
     "all checkpoints": lambda path: [f.write_bytes(b"nonsense") for f in path.glob("checkpoint-*")] and None,

@@ -23,7 +23,7 @@ from mqueue.model.clock import Clock, SystemClock
 from mqueue.model.errors import BadSetting, Refused
 from mqueue.model.limits import Limits
 from mqueue.model.message import Draft, Receipt
-from mqueue.model.names import check_name
+from mqueue.model.names import check_consumer, check_name
 from mqueue.model.settings import describe, parse
 from mqueue.model.times import Duration, Instant
 from mqueue.policy.quota import Quotas
@@ -57,6 +57,7 @@ class Broker:
         storage: Storage | None = None,
         **settings: Any,
     ) -> None:
+        check_consumer(name)
         given = (clock or SystemClock(), Quotas(quotas), parse(settings), limits or Limits())
         if path is None:
             if storage is not None:

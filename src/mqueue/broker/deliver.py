@@ -174,7 +174,7 @@ def error_text(error: object) -> str:
     if error is None:
         return ""
     shown = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error)
-    return shown[:ERROR_TEXT_MAX]
+    return shown[:ERROR_TEXT_MAX].encode("utf-8", "replace").decode()  # names of files may hold what UTF-8 cannot
 
 
 def check_visibility(lasting: int) -> int:

@@ -22,7 +22,7 @@ from mqueue.model.limits import Limits
 from mqueue.model.settings import Settings
 from mqueue.policy.quota import Quotas
 from mqueue.policy.retry import JITTER_MAX
-from mqueue.store.recover import recover, salvage
+from mqueue.store.recover import MISFITS, recover, salvage
 from mqueue.store.store import Store
 from mqueue.store.tokens import Tokens
 
@@ -86,10 +86,23 @@ def on_disk(
 
 def _state(log: SegmentLog) -> State:
     if not log.holes:
-        return recover(log)
+        state = _whole(log)
+        if state is not None:
+            return state
     state, passed = salvage(log)
     log.reports.append(f"{len(log.holes)} holes in the log; {passed} entries behind them speak of what is lost")
     return state
+
+
+def _whole(log: SegmentLog) -> State | None:
+    """The state, unless reading the log finds that it has holes after all."""
+    try:
+        state = recover(log)
+    except MISFITS:
+        if not log.holes:
+            raise
+        return None
+    return None if log.holes else state
 
 
 def _jitter(chance: random.Random) -> Callable[[], float]:

@@ -25,6 +25,13 @@ def check_name(value: str, what: str) -> str:
     return _checked(value, what)
 
 
+def check_consumer(value: str) -> str:
+    """What a consumer calls itself: any short text, it is only shown."""
+    if type(value) is not str or len(value) > NAME_LENGTH_MAX or value != value.encode("utf-8", "replace").decode():
+        raise BadName(f"name {value!r:.80}; it takes Unicode text of at most {NAME_LENGTH_MAX} characters")
+    return value
+
+
 def dlq_name(topic: str) -> str:
     """Where the dead messages of this topic go by default."""
     dlq = topic + DLQ_SUFFIX

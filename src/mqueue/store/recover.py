@@ -7,6 +7,9 @@ from mqueue.heart.fold import fold
 from mqueue.heart.state import State
 from mqueue.log.base import Log
 
+MISFITS = (ArithmeticError, AssertionError, LookupError, StopIteration, ValueError)
+"""What folding an entry raises that speaks of what is not there."""
+
 
 def recover(log: Log) -> State:
     """The state at the last checkpoint, and what came since then folded into it."""
@@ -23,6 +26,6 @@ def salvage(log: Log) -> tuple[State, int]:
     for entry in log.entries():
         try:
             fold(state, (entry,))
-        except (ArithmeticError, AssertionError, LookupError, StopIteration, ValueError):
+        except MISFITS:
             passed += 1
     return state, passed

@@ -38,10 +38,9 @@ def load(disk: Disk) -> tuple[Epoch | None, bool]:
         data = disk.pread(file, 2 * _SLOT_BYTES, 0)
     finally:
         disk.close(file)
-    slots = [data[:_SLOT_BYTES], data[_SLOT_BYTES:]]
-    found = [slot for slot in map(_unpack, slots) if slot is not None]
-    used = sum(any(slot) for slot in slots)
-    return max(found, key=lambda slot: (slot.number, slot.synced), default=None), len(found) < used or not found
+    found = [slot for slot in map(_unpack, (data[:_SLOT_BYTES], data[_SLOT_BYTES:])) if slot is not None]
+    newest = max(found, key=lambda slot: (slot.number, slot.synced), default=None)
+    return newest, newest is None or len(found) < min(newest.number, 2)
 
 
 def save(disk: Disk, epoch: Epoch) -> None:

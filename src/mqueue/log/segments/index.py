@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import google_crc32c
@@ -27,6 +28,7 @@ from mqueue.log.segments.commit import Commit, Link
 from mqueue.log.segments.disk import Disk
 from mqueue.log.segments.replace import replace
 from mqueue.log.told import claims_of
+from mqueue.model.errors import Corrupt
 from mqueue.model.events import Duplicated, Event, Rescheduled
 from mqueue.wire import journal
 from mqueue.wire.frame import Frame
@@ -131,7 +133,8 @@ class Indexer:
         shift = commit.position - offset
         for kind, place, length in envelope.bodies(memoryview(data), offset, commit):
             if kind == envelope.EVENTS:
-                self._add_events(journal.decode(data[place : place + length]), commit.position)
+                with suppress(Corrupt):  # whoever needs them will say so
+                    self._add_events(journal.decode(data[place : place + length]), commit.position)
             elif kind in (envelope.FRAME, envelope.KEPT):
                 head = head_of(data, place)
                 kept = int(kind == envelope.KEPT)

@@ -32,12 +32,13 @@ from mqueue.log.segments.index import Table, by_partition
 from mqueue.log.segments.pointbook import PointBook, packed
 from mqueue.log.segments.recovery import Opened, Recovery
 from mqueue.log.segments.reserve import Reserve
-from mqueue.log.segments.segment import Segment
+from mqueue.log.segments.segment import Hole, Segment
 from mqueue.log.segments.shelf import Shelf
 from mqueue.log.segments.storage import Storage
 from mqueue.log.segments.tape import Row, Tape
 from mqueue.log.segments.writer import Writer
 from mqueue.log.told import appended
+from mqueue.model.errors import Corrupt
 from mqueue.model.events import Event, Leased, TopicMade
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX
 from mqueue.wire import journal
@@ -402,13 +403,26 @@ class SegmentLog:
         told = self._book.positions()
         known = set(told)
         for data, offset, commit in self.shelf.commits(min(told.values(), default=0)):
-            for topic, entry in _in_order(data, offset, commit):
+            for topic, entry in self._readable(data, offset, commit):
                 if isinstance(entry, TopicMade):
                     known.add(topic)
                     self.topic_id = max(self.topic_id, topic)
                 if topic in known and commit.position >= told.get(topic, 0):
                     self.dirty.add(topic)
                     yield entry
+
+    def _readable(self, data: bytes, offset: int, commit: Commit) -> list[tuple[int, Entry]]:
+        """The entries of a commit; if they make no sense although it is whole, it counts as a hole."""
+        try:
+            return _in_order(data, offset, commit)
+        except Corrupt as error:
+            hole = Hole(commit.position, commit.end, str(error))
+            if hole not in self.holes:
+                self.holes.append(hole)
+                self.reports.append(f"the commit at {commit.position} cannot be read: {error}; it is set aside")
+                    f"the commit at position {commit.position} cannot be read: {error}; it is set aside"
+                )
+            return []
 
     def started(self, topics: Iterable[Topic]) -> None:
         """The state is recovered: what these topics have dropped, other topics, and what was needed for that can go."""

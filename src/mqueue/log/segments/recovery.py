@@ -98,14 +98,16 @@ class Recovery:
         return found
 
     def _checkpoint(self, known: Epoch | None) -> Saved | None:
-        """The newest checkpoint that is whole."""
+        """The newest checkpoint that is whole. The others are looked at, too: one day they may be needed."""
+        found: list[Saved] = []
         for name in checkpoint.names(self._disk):
             saved = checkpoint.load(self._disk, name)
             if saved is not None and (known is None or saved.uuid == known.uuid):
-                return saved
-            self._bad.append(name)
-            self.reports.append(f"{name} is damaged; the one before it, or the whole log, tells the same")
-        return None
+                found.append(saved)
+            else:
+                self._bad.append(name)
+                self.reports.append(f"{name} is damaged; another one, or the whole log, tells the same")
+        return found[0] if found else None
 
     def _segments(self, opened: Opened, proven: int) -> None:
         starts = sorted(start for start in map(segment.start_of, self._names) if start is not None)

@@ -12,20 +12,22 @@ class Scrubber:
         self._log = log
 
     def run_once(self, now: int) -> list[str]:
-        """Check the sealed segment that was not looked at longest, if its turn has come; what is wrong with it."""
+        """Check the segment that was not looked at longest, if its turn has come; what is wrong with it."""
         hours = self._log.storage.scrub_hours
-        due = [segment for segment in list(self._log.shelf.segments) if segment.sealed]
-        if not hours or not due:
+        segments = list(self._log.shelf.segments)
+        if not hours or not segments:
             return []
-        segment = min(due, key=lambda one: one.scrubbed_at)
-        if segment.scrubbed_at == 0:  # a new one was written just now: its first turn comes in its time
-            segment.scrubbed_at = now
-            return []
-        if now - segment.scrubbed_at < hours * _HOUR_MS:
+        period = int(hours * _HOUR_MS)
+        for number, segment in enumerate(segments):  # spread over the period: a process that lives short does its part
+            if not segment.scrubbed_at:
+                segment.scrubbed_at = now - period * (len(segments) - number) // len(segments)
+        segment = min(segments, key=lambda one: one.scrubbed_at)
+        if now - segment.scrubbed_at < period:
             return []
         segment.scrubbed_at = now
         if self._log.shelf.sound(segment):
             return []
         report = f"{segment.name} is damaged: what is damaged of it is not served"
-        self._log.reports.append(report)
+        if report not in self._log.reports:
+            self._log.reports.append(report)
         return [report]

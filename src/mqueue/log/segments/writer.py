@@ -98,6 +98,9 @@ class Writer:
         """Write one batch. If there is no room the reserve is given up for it."""
         try:
             self._commit(batch)
+        except (ArithmeticError, TypeError, ValueError) as error:  # a batch that has no form in bytes: a fault of ours
+            self._die(f"a commit could not be packed ({error!r})")
+            raise Poisoned(self.dead) from error
         except OSError as error:
             self._judge(error)
             if self._reserve.release():
