@@ -1,6 +1,6 @@
-"""What goes into the next commit: everything that was handed in since the last one was taken. No I/O, no locks.
+"""What goes into the next commit: everything that was handed in since the last one was cut. No I/O, no locks.
 
-Calls hand in frames and events; whoever commits takes them all, so what one call handed in is never torn apart. A batch
+Calls hand in frames and events; a batch is cut between calls, so what one call handed in is never torn apart. A batch
 has a number, and a caller waits for the number of the batch that holds what it handed in.
 """
 
@@ -53,8 +53,8 @@ class Committer:
             items.append(events)
         self.at = max(self.at, events[-1].at)
 
-    def take(self, *, empty: bool = False) -> Batch | None:
-        """The batch, closed: nothing is added to it any more. `empty`: also one with nothing in it."""
+    def cut(self, *, empty: bool = False) -> Batch | None:
+        """The batch: nothing is added to it any more. `empty`: also one with nothing in it."""
         if not self.items and not empty:
             return None
         batch = Batch(self.number, self.items, self.at)

@@ -87,7 +87,10 @@ class SegmentLog:
         self.told: deque[int] = deque([opened.saved.position if opened.saved else 0], 2)
         """The positions of the last two checkpoints: nothing before the older one is needed to recover."""
         self._committer = Committer(opened.link.at)
+        self._cuts: list[Batch] = []
+        """Batches that wait to be taken."""
         self._taken: deque[Batch] = deque()
+        """Batches that are not written yet, as far as we know."""
         self.unsafe: deque[Batch] = deque()
         """Batches whose messages are not durable yet, as far as we know."""
         self._tapes: dict[tuple[int, int], Tape] = {}
@@ -169,17 +172,23 @@ class SegmentLog:
         """The number of the batch that holds what was handed in last."""
         return self._committer.number if self._committer.items else self._committer.number - 1
 
-    def take(self, *, empty: bool = False) -> Batch | None:
-        """What is to be written next. `empty`: also if it is nothing, to say how far the log is durable."""
-        batch = self._committer.take(empty=empty)
-        self.pending_bytes = 0
+    def take(self, *, empty: bool = False) -> list[Batch]:
+        """What is to be written next. `empty`: if it is nothing, then just that, to say how far the log is durable."""
+        self._cut(empty=empty)
+        taken, self._cuts = self._cuts, []
+        return taken
+
+    def _cut(self, *, empty: bool = False) -> None:
+        """Nothing is added any more to the batch that is being gathered."""
+        batch = self._committer.cut(empty=empty)
         if batch is not None:
             for item in batch.items:
                 if isinstance(item, Frame) and item.open:
                     tape = self._tapes.get((item.topic, item.partition))
                     item.close() if tape is None else tape.close()
+            self.pending_bytes = 0
+            self._cuts.append(batch)
             self._taken.append(batch)
-        return batch
 
     def catch_up(self) -> None:
         """Take note of what was written and synced meanwhile."""
@@ -301,6 +310,7 @@ class SegmentLog:
     # Points
 
     def checkpoint(self, point: Checkpoint) -> None:
+        self._cut()  # what others hand in from now on is not told by these points
         for topic in point.topics:
             self._book.put(topic, self.batch, self._landed)
             self.dirty.discard(topic.id)
@@ -420,8 +430,6 @@ class SegmentLog:
             if hole not in self.holes:
                 self.holes.append(hole)
                 self.reports.append(f"the commit at {commit.position} cannot be read: {error}; it is set aside")
-                    f"the commit at position {commit.position} cannot be read: {error}; it is set aside"
-                )
             return []
 
     def started(self, topics: Iterable[Topic]) -> None:

@@ -61,11 +61,10 @@ class Writer:
         self.dead = ""
         """Why nothing can be written any more."""
 
-    def write(self, batch: Batch | None) -> None:
-        """Write a batch, behind any that had no room before."""
+    def write(self, batches: list[Batch]) -> None:
+        """Write batches, behind any that had no room before."""
         self.check()
-        if batch is not None:
-            self.waiting.append(batch)
+        self.waiting += batches
         while self.waiting:
             self._put(self.waiting[0])
             self.landed.append(self.waiting.popleft())
