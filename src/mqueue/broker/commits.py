@@ -23,6 +23,7 @@ PENDING_BYTES_MAX = 64 * MIB
 """If more was handed in than this and is not written, whoever comes next writes it first."""
 _CROWD = 8
 """A leader waits for more to come only if so many did the last time: a few with large batches would lose by it."""
+LAST = 1 << 62
 LEVELS = {"memory": NOTHING, "os": WRITTEN, "fsync": SYNCED}
 """What `durability` asks of a log on disk."""
 
@@ -123,8 +124,9 @@ class Commits:
         with self._mutex:
             self._leading = False
             self._crowd = len(self._followers)
-            done = [turn for batch, turn in self._followers if batch <= writer.synced or writer.dead]
-            rest = [one for one in self._followers if one[0] > writer.synced and not writer.dead]
+            synced = LAST if writer.dead else writer.synced  # read once: it may rise meanwhile
+            done = [turn for batch, turn in self._followers if batch <= synced]
+            rest = [one for one in self._followers if one[0] > synced]
             if rest:
                 done.append(rest.pop(0)[1])
             self._followers = rest

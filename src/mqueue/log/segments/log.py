@@ -193,9 +193,9 @@ class SegmentLog:
     def catch_up(self) -> None:
         """Take note of what was written and synced meanwhile."""
         writer = self.writer
-        while writer.begun:
-            self.shelf.add(writer.begun.popleft())
         while writer.landed:
+            while writer.begun:  # a segment is begun before anything lands in it
+                self.shelf.add(writer.begun.popleft())
             batch = writer.landed.popleft()
             taken = self._taken.popleft()
             assert taken is batch, "batches are written in the order they were taken in"
@@ -220,7 +220,8 @@ class SegmentLog:
                     tape.land(frame, position, length)
                     self.shelf.cache.add(position, frame)
             segment = self.shelf.of(position)
-            if segment is not None and tape is not None:
+            assert segment is not None, "what landed lies in a segment"
+            if tape is not None:
                 segment.live_bytes += length
         self._landed = batch.number, batch.end
         self._book.land(batch.number, batch.end)

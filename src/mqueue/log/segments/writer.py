@@ -9,6 +9,7 @@ One thread writes at a time, one syncs at a time; both may happen at once. Knows
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from contextlib import suppress
 
@@ -56,6 +57,7 @@ class Writer:
         self.synced = 0
         """The number of the last batch that is durable."""
         self.synced_position = link.position
+        self._rising = threading.Lock()
         self.stuck = False
         """There was no room for a batch: it has to go first."""
         self.dead = ""
@@ -75,8 +77,7 @@ class Writer:
         self.check()
         number, position, active = self.mark()
         if active is not None and number > self.synced:
-            self._sync(active.file)
-            self.synced, self.synced_position = number, position
+            self.sync_to(number, position, active)
 
     def mark(self) -> tuple[int, int, Segment | None]:
         """How far the log is written, and in which segment. Nobody may write meanwhile."""
@@ -86,8 +87,13 @@ class Writer:
         """Make durable what was written when `mark` was asked. Others may write meanwhile."""
         self.check()
         self._sync(active.file)
-        if number > self.synced:
-            self.synced, self.synced_position = number, position
+        self._rise(number, position)
+
+    def _rise(self, number: int, position: int) -> None:
+        """Whoever syncs and whoever begins a segment may come here at once: what is durable stays so."""
+        with self._rising:
+            if number > self.synced:
+                self.synced, self.synced_position = number, position
 
     def check(self) -> None:
         if self.dead:
@@ -138,7 +144,7 @@ class Writer:
         if self.active is not None:
             self._disk.truncate(self.active.file, self.active.place(self.link.position))
             self._sync(self.active.file)
-            self.synced, self.synced_position = self.written, self.link.position
+            self._rise(self.written, self.link.position)
         start = self.link.position
         file = self._disk.open(segment.name_of(start), create=True)
         self._disk.pwrite(file, segment.pack(self._uuid, self.link), 0)
