@@ -16,6 +16,10 @@ _UNSAFE = ("receive", "pass_time", "keep_up", "save_points", "reopen")
 """Calls after which nothing new is promised to survive a power cut: a lease is only written, upkeep answers nobody."""
 
 
+_SEVERAL = ("keep_up", "save_points", "reopen")
+"""What may write more than one commit: it is more than one call."""
+
+
 class Answers:
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -36,7 +40,10 @@ class Answers:
 
     def ok(self, name: str) -> None:
         """It was answered. What it wrote is promised, and with it everything that was written before."""
-        if name not in _UNSAFE and self._safe and len(self.record) > self._before:
+        wrote = len(self.record) - self._before
+        if wrote > 1 and name not in _SEVERAL:
+            self.violations.append(f"one {name} is {wrote} commits: a crash could tear it apart")
+        if name not in _UNSAFE and self._safe and wrote:
             self.promised = len(self.record)
 
     def refused(self, error: Error) -> None:

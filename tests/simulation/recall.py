@@ -33,7 +33,7 @@ def tiny() -> Iterator[None]:
 @contextmanager
 def recall() -> Iterator[None]:
     real = Indexer.add
-    known: dict[tuple[int, bytes], list[list[Any]]] = {}
+    known: dict[tuple[int, bytes], dict[str, Any]] = {}
 
     def add(self: Indexer, data: bytes, offset: int, commit: Commit) -> None:
         key = commit.position, data[offset : offset + commit.length]
@@ -43,9 +43,9 @@ def recall() -> Iterator[None]:
             real(fresh, data, offset, commit)
             if len(known) > _CALLS_MAX:
                 known.clear()
-            found = known[key] = fresh._rows
-        for rows, more in zip(self._rows, found, strict=True):
-            rows += more
+            found = known[key] = {name: rows for name, rows in vars(fresh).items() if name not in ("start", "link")}
+        for name, rows in found.items():
+            getattr(self, name).extend(rows)
         self.link = Link(commit.end, commit.crc, commit.epoch, commit.at)
 
     Indexer.add = add  # type: ignore[method-assign]

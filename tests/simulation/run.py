@@ -49,12 +49,13 @@ class Left:
     kind: str
 
 
-def simulate(seed: int, steps: int = STEPS) -> Outcome:
+def simulate(seed: int, steps: int = STEPS, thin: int = 1) -> Outcome:
+    """`thin`: take only one image in so many."""
     judge = Judge()
     world = World(SimDisk(), ManualClock(), Random(f"entropy {seed}").randbytes)
     record = Record()
     record.watch(world.disk)
-    walk = Walk(judge, world, record, Answers(record), f"{seed}", depth=1)
+    walk = Walk(judge, world, record, Answers(record), f"{seed}", depth=1, thin=thin)
     walk.go(steps)
     digest = blake2b("\n".join([*walk.told, world.disk.digest()]).encode(), digest_size=16).hexdigest()
     return Outcome(seed, judge.states, judge.stores, [f"seed {seed}: {one}" for one in judge.violations], digest)
@@ -63,13 +64,16 @@ def simulate(seed: int, steps: int = STEPS) -> Outcome:
 class Walk:
     """One stretch of life of a store, from its opening to the end of the run, with every crash that could end it."""
 
-    def __init__(self, judge: Judge, world: World, record: Record, answers: Answers, seed: str, depth: int) -> None:
+    def __init__(
+        self, judge: Judge, world: World, record: Record, answers: Answers, seed: str, depth: int, thin: int
+    ) -> None:
         self.judge = judge
         self.world = world
         self.record = record
         self.answers = answers
         self.seed = seed
         self.depth = depth
+        self.thin = thin
         self.rng = Random(f"images {seed}")
         self.journey = Journey(world, answers, seed)
         self.told = self.journey.told
@@ -94,7 +98,7 @@ class Walk:
     def _look(self) -> None:
         """Everything a crash could leave right now."""
         promised, now = self.answers.promised, self.world.clock.now()
-        for kind, make in images(self.world.disk, self.rng, thin=self.depth):
+        for kind, make in images(self.world.disk, self.rng, thin=self.thin * self.depth):
             what = f"step {len(self.told)}, depth {self.depth}, op {self.world.disk.ops}, {kind}"
             image = make()
             if self.rng.randrange(_DEEP) == 0:
@@ -138,6 +142,6 @@ class Walk:
             world.engine.store.commit(left.now)
         answers = Answers(record)
         answers.promised, answers.handed_out = left.count, token
-        walk = Walk(self.judge, world, record, answers, f"{self.seed}/{len(self.told)}", self.depth + 1)
+        walk = Walk(self.judge, world, record, answers, f"{self.seed}/{len(self.told)}", self.depth + 1, self.thin)
         walk.go(max(steps // 3, 8))
         self.told.append(world.disk.digest())

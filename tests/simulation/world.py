@@ -6,7 +6,6 @@ Nothing but the seed decides: the clock is moved by hand, tokens and ids come fr
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 from msgspec.structs import force_setattr
@@ -44,20 +43,26 @@ class World:
     """A disk, the broker on it, and the clock it goes by."""
 
     def __init__(
-        self, disk: SimDisk, clock: ManualClock, entropy: Callable[[int], bytes], storage: Storage = STORAGE
+        self,
+        disk: SimDisk,
+        clock: ManualClock,
+        entropy: Callable[[int], bytes],
+        storage: Storage = STORAGE,
+        **settings: Any,
     ) -> None:
         self.disk = disk
         self.clock = clock
         self.entropy = entropy
         self.storage = storage
+        self.settings = settings
         self.engine: Engine = foundation.on_disk(
-            disk, storage, clock, Quotas(None), parse({}), Limits(), entropy=entropy
+            disk, storage, clock, Quotas(None), parse(settings), Limits(), entropy=entropy
         )
         self.broker = _broker(self.engine)
 
     def again(self) -> World:
         """What the next process makes of the same disk."""
-        return World(self.disk, self.clock, self.entropy, self.storage)
+        return World(self.disk, self.clock, self.entropy, self.storage, **self.settings)
 
     @property
     def log(self) -> SegmentLog:
@@ -69,11 +74,6 @@ class World:
     def upkeep(self) -> Upkeep:
         assert isinstance(self.engine.upkeep, Upkeep)
         return self.engine.upkeep
-
-
-def fresh(seed: int | str, **sizes: Any) -> World:
-    """A world with an empty disk."""
-    return World(SimDisk(), ManualClock(), Random(f"entropy {seed}").randbytes, small(**sizes))
 
 
 def _broker(engine: Engine) -> Broker:

@@ -72,13 +72,6 @@ class Writer:
             self.landed.append(self.waiting.popleft())
         self.stuck = False
 
-    def sync(self) -> None:
-        """Everything written so far becomes durable."""
-        self.check()
-        number, position, active = self.mark()
-        if active is not None and number > self.synced:
-            self.sync_to(number, position, active)
-
     def mark(self) -> tuple[int, int, Segment | None]:
         """How far the log is written, and in which segment. Nobody may write meanwhile."""
         return self.written, self.link.position, self.active
