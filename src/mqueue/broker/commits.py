@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextlib import suppress
 from queue import SimpleQueue
 from types import TracebackType
 from typing import TypeAlias
@@ -326,6 +327,20 @@ def committed() -> Awaitable[None]:
 
 
 async def _all_committed() -> None:
+    """All of them, also if one fails."""
     waits, WAITS.open = WAITS.open, []
+    failure: Exception | None = None
     for gate, batch, wants in waits:
-        await gate.ticket(batch, wants)
+        try:
+            await gate.ticket(batch, wants)
+        except Exception as error:
+            failure = error
+    if failure is not None:
+        raise failure
+
+
+async def settled() -> None:
+    """The same after a call that failed: that is what its caller is told. What it handed in all the same is durable."""
+    if WAITS.open:
+        with suppress(Exception):
+            await _all_committed()

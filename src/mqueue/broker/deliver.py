@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Sequence
 from itertools import repeat
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from mqueue.broker.commits import committed
+from mqueue.broker.commits import WAITS, committed
 from mqueue.broker.engine import Engine
 from mqueue.broker.message import Envelope
 from mqueue.heart.group import Lease
@@ -109,10 +109,14 @@ class TopicDesk:
     def settle_async(
         self, verb: str, message: Envelope, *, wait: Duration | None = None, error: object = None
     ) -> Awaitable[None]:
-        if verb == "ack":
-            self.ack(message)
-        else:
-            self.settle(verb, message, wait=wait, error=error)
+        try:
+            if verb == "ack":
+                self.ack(message)
+            else:
+                self.settle(verb, message, wait=wait, error=error)
+        except BaseException:
+            WAITS.open.clear()  # whoever is told of a failure waits for nothing
+            raise
         return committed()
 
     def settle_spans(
@@ -146,6 +150,15 @@ class TopicDesk:
     def due(self, frame: Frame, row: int) -> int:
         """When a message is or was due."""
         return self.engine.store.order_key(self.topic, frame, row)[1]
+
+
+def let_go(answer: object) -> None:
+    """Messages that were leased and cannot be handed out any more: they are given back with the next call."""
+    found: list[Any] = answer if isinstance(answer, list) else [answer]
+    for one in found:
+        lease = getattr(one, "_lease", None)
+        if isinstance(lease, Lease) and lease.open:
+            one._desk.engine.abandoned.append(lease)
 
 
 def _missing(run: Run, offset: int) -> Corrupt:

@@ -60,6 +60,7 @@ class Engine:
         self.followed: dict[Hashable, tuple[int, tuple[Receipt, ...]]] = {}
         """What settle calls have published lately, and when: a call that is repeated is answered with the same."""
         self.timers = store.state.timers
+        self._closing = threading.Lock()
         self._duties_at = 0
         self._turn: list[Topic] = []
         _ENGINES.add(self)
@@ -169,16 +170,17 @@ class Engine:
 
     def close(self) -> None:
         """Hand out nothing more; give back what is held, wake whoever waits; a log on disk is synced and let go."""
-        lock = self.lock
-        if isinstance(lock, Shut):
-            return
-        try:
-            with lock:
-                self._let_go(self.tick())
-        finally:
-            self.lock = self.clock = Shut("the broker is closed")
-            if self.upkeep is not None:
-                self.upkeep.close()
+        with self._closing:  # whoever comes second leaves when the first is done
+            lock = self.lock
+            if isinstance(lock, Shut):
+                return
+            try:
+                with lock:
+                    self._let_go(self.tick())
+            finally:
+                self.lock = self.clock = Shut("the broker is closed")
+                if self.upkeep is not None:
+                    self.upkeep.close()
 
     def _let_go(self, now: int) -> None:
         for lease in list(self.store.state.leases.values()):
@@ -223,6 +225,7 @@ def _after_fork() -> None:
     """A forked child has a copy of the messages: if it handed them out, they would be handed out twice."""
     for engine in list(_ENGINES):
         engine.lock = Shut("the broker was opened in another process, before a fork; open one in this process")
+        engine._closing = threading.Lock()
         if engine.upkeep is not None:
             engine.upkeep.abandon()
 

@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from types import CoroutineType
 from typing import Any, Protocol, TypeVar, cast
 
-from mqueue.broker.commits import WAITS, committed
+from mqueue.broker.commits import WAITS, committed, settled
+from mqueue.broker.deliver import let_go
 
 C = TypeVar("C", bound="type[Twin]")
 
@@ -87,9 +88,17 @@ def _at_once(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _coroutine(call: Callable[..., Any]) -> Callable[..., Any]:
     async def made(self: Twin, *args: Any, **kwargs: Any) -> Any:
-        answer = call(self._sync, *args, **kwargs)
+        try:
+            answer = call(self._sync, *args, **kwargs)
+        except BaseException:
+            await settled()
+            raise
         if WAITS.open:
-            await committed()
+            try:
+                await committed()
+            except BaseException:
+                let_go(answer)
+                raise
         return _twin(await answer if answer.__class__ is CoroutineType else answer)
 
     return made

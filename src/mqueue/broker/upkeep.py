@@ -15,7 +15,7 @@ from mqueue.heart.checkpoint import checkpoint
 from mqueue.log.segments import checkpoint as files
 from mqueue.log.segments.cleaner import Cleaner
 from mqueue.log.segments.disk import RealDisk
-from mqueue.log.segments.log import SegmentLog
+from mqueue.log.segments.log import NOTHING, SegmentLog
 from mqueue.log.segments.reserve import NO_ROOM
 from mqueue.log.segments.scrubber import Scrubber
 from mqueue.model.errors import Closed, DiskFull, Poisoned
@@ -33,6 +33,8 @@ class Upkeep:
         assert engine.gate is not None
         self._engine = engine
         self._gate: Gate = engine.gate
+        self._inside = engine.gate.at(NOTHING)
+        """The lock: leaving it waits for nothing."""
         self._clock = engine.clock
         self._log = log
         self._cleaner = Cleaner(log)
@@ -64,7 +66,7 @@ class Upkeep:
 
     def _run_once(self) -> None:
         """One duty that finds no room keeps none from the next, which may give some back."""
-        with self._gate:
+        with self._inside:
             self._engine.tick()
         for duty in (self._settle, self._prove, self._save_points, self._clean, self._index, self._scrub):
             try:
@@ -129,10 +131,10 @@ class Upkeep:
     def _do_save_points(self) -> None:
         log, state = self._log, self._engine.store.state
         self._checkpoint_at = self._clock.now()
-        with self._gate:
+        with self._inside:
             changed = list(log.dirty)
         for first in range(0, len(changed), _TOPICS_AT_ONCE):
-            with self._gate:
+            with self._inside:
                 topics = [
                     state.topics[number]
                     for number in changed[first : first + _TOPICS_AT_ONCE]
@@ -142,16 +144,16 @@ class Upkeep:
                 self._engine.store.advance(now)  # what is due by now belongs into it
                 log.checkpoint(checkpoint(state, topics, now, frames_tell=log.frames_tell))
         self._gate.commits.sync(log.batch)
-        with self._gate:
+        with self._inside:
             pack = log.collect()
         if pack is not None:
             saved = pack()
             files.save(log.disk, saved)
-            with self._gate:
+            with self._inside:
                 log.saved(saved)
 
     def _clean(self) -> None:
-        self._cleaner.run_once(self._gate, self._gate.commits.sync)
+        self._cleaner.run_once(self._inside, self._gate.commits.sync)
 
     def _scrub(self) -> None:
         for report in self._scrubber.run_once(self._clock.now()):

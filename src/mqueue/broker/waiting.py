@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from mqueue.broker.commits import committed
+from mqueue.broker.deliver import let_go
 from mqueue.broker.engine import Engine
 from mqueue.heart.topic import Topic
 
@@ -114,6 +115,15 @@ def wait_in_thread(
         turn.end()
 
 
+async def _safely(found: list[T]) -> None:
+    """Wait until what was found may be handed out. Who is cancelled meanwhile gives it back."""
+    try:
+        await committed()
+    except BaseException:
+        let_go(found)
+        raise
+
+
 async def wait_in_loop(
     engine: Engine,
     topics: Callable[[int], Sequence[Topic]],
@@ -126,7 +136,7 @@ async def wait_in_loop(
     try:
         while (found := turn.look()) is None:
             await waiter.sleep(turn.timeout)
-        await committed()
+        await _safely(found)
         return found
     finally:
         turn.end()

@@ -16,7 +16,7 @@ from mqueue.log.segments import commit as envelope
 from mqueue.log.segments import index as files
 from mqueue.log.segments.commit import Commit, read
 from mqueue.log.segments.disk import Disk
-from mqueue.log.segments.index import ANYWHERE, BLOCK, Indexer, Table
+from mqueue.log.segments.index import ANYWHERE, BLOCK, Index, Indexer, Table
 from mqueue.log.segments.segment import Segment
 from mqueue.log.segments.shelf import Shelf
 from mqueue.model.events import Event
@@ -77,12 +77,18 @@ class History:
                 return self._indexer(segment).events()
             table = self._tables.get(segment.start)
             if table is None:
-                index = files.load(self._disk, self._uuid, segment.start)
+                index = self._load(segment)
                 table = np.empty(0, files.EVENTS) if index is None else index.events.copy()
                 self._tables[segment.start] = table
                 if len(self._tables) > _TABLES_AT_HAND:
                     self._tables.popitem(last=False)
             return table
+
+    def _load(self, segment: Segment) -> Index | None:
+        try:
+            return files.load(self._disk, self._uuid, segment.start)
+        except FileNotFoundError:  # the segment has gone meanwhile
+            return None
 
     def _indexer(self, segment: Segment) -> Indexer:
         indexer = self._indexers.get(segment.start)
@@ -98,7 +104,7 @@ class History:
             if before >= end or segment not in self._shelf.segments:
                 return True
             place = segment.place(before)
-            data = self._disk.pread(segment.file, min(_CHUNK_BYTES, segment.place(end) - place), place)
+            data = self._shelf.read(segment, min(_CHUNK_BYTES, segment.place(end) - place), place)
             self._take_in(indexer, segment, data, before)
             if indexer.link.position == before:
                 found = self._shelf.commit(before)  # one that is larger than a chunk

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from operator import itemgetter
 
 import numpy as np
 
 from mqueue.heart import bulk
 from mqueue.heart.checkpoint import Checkpoint
 from mqueue.heart.dedup import Claim
-from mqueue.heart.fold import Appended, Entry
+from mqueue.heart.fold import Entry
 from mqueue.heart.marks import Marks
 from mqueue.heart.topic import Topic
 from mqueue.log.segments import commit as envelope
@@ -26,6 +25,7 @@ from mqueue.log.segments.checkpoint import Saved
 from mqueue.log.segments.commit import Commit
 from mqueue.log.segments.committer import Batch, Committer, Kept
 from mqueue.log.segments.disk import Disk
+from mqueue.log.segments.entries import in_order
 from mqueue.log.segments.history import History
 from mqueue.log.segments.ids import Ids
 from mqueue.log.segments.index import Table, by_partition
@@ -37,13 +37,11 @@ from mqueue.log.segments.shelf import Shelf
 from mqueue.log.segments.storage import Storage
 from mqueue.log.segments.tape import Row, Tape
 from mqueue.log.segments.writer import Writer
-from mqueue.log.told import appended
 from mqueue.model.errors import Corrupt
 from mqueue.model.events import Event, Leased, TopicMade
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX
-from mqueue.wire import journal
 from mqueue.wire.frame import Frame
-from mqueue.wire.pack import head_of, unpack
+from mqueue.wire.pack import unpack
 from mqueue.wire.rows import Extras
 
 NOTHING, WRITTEN, SYNCED = 0, 1, 2
@@ -393,8 +391,7 @@ class SegmentLog:
         self.shelf.remove(segment)
 
     def close(self) -> None:
-        for segment in self.shelf.segments:
-            self.disk.close(segment.file)
+        self.shelf.close()
         self.disk.unlock()
 
     # At the start
@@ -425,7 +422,7 @@ class SegmentLog:
     def _readable(self, data: bytes, offset: int, commit: Commit) -> list[tuple[int, Entry]]:
         """The entries of a commit; if they make no sense although it is whole, it counts as a hole."""
         try:
-            return _in_order(data, offset, commit)
+            return in_order(data, offset, commit)
         except Corrupt as error:
             hole = Hole(commit.position, commit.end, str(error))
             if hole not in self.holes:
@@ -440,6 +437,10 @@ class SegmentLog:
             self.drop(number)
         for topic in known.values():
             self.trim(topic.id, topic.floors, [partition.kept for partition in topic.partitions])
+            for partition in topic.partitions:
+                for start, stop in self._tape(topic.id, partition.number).missing(partition.next):
+                    place = f"{topic.name}/{partition.number}"
+                    self.reports.append(f"{stop - start} messages of {place} from offset {start} on are missing")
         self._stretches = None
         self._claims = []
 
@@ -473,29 +474,3 @@ def _pairs(frames: Table) -> list[list[int]]:
     """The (topic, partition) pairs that have frames."""
     found: list[list[int]] = np.unique(np.stack((frames["topic"], frames["partition"]), 1), axis=0).tolist()
     return found
-
-
-def _in_order(data: bytes, offset: int, commit: Commit) -> list[tuple[int, Entry]]:
-    """(topic, entry) of a commit by time. Messages that came alone share a frame with later ones: what shares a
-    millisecond commutes, but a frame must not come before an event that is older than its last messages."""
-    found: list[tuple[int, int, Entry]] = []
-    for kind, place, length in envelope.bodies(memoryview(data), offset, commit):
-        if kind == envelope.EVENTS:
-            found += [(event.at, event.topic, event) for event in journal.decode(data[place : place + length])]
-        elif kind == envelope.FRAME:
-            found += [(entry[3], entry[0], entry) for entry in _appended(data, place)]
-    found.sort(key=_at)
-    return [(topic, entry) for _, topic, entry in found]
-
-
-def _appended(data: bytes, place: int) -> list[Appended]:
-    """What a frame says; the head of most says it all."""
-    head = head_of(data, place)
-    if head.plain:
-        stretch = (head.base, head.stop, head.priority, head.deliver_at, head.expires_at)
-        return [(head.topic, head.partition, [stretch], head.at, [])]
-    frame = unpack(data, place)
-    return [appended(frame, stamp) for stamp in range(len(frame.at))]
-
-
-_at = itemgetter(0)

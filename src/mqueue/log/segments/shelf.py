@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ from mqueue.log.segments import segment as names
 from mqueue.log.segments.cache import Cache
 from mqueue.log.segments.commit import HEADER_BYTES as COMMIT_BYTES
 from mqueue.log.segments.commit import Commit, length_of, read
-from mqueue.log.segments.disk import Disk
+from mqueue.log.segments.disk import CLOSED, Disk
 from mqueue.log.segments.scan import scan
 from mqueue.log.segments.segment import Segment
 from mqueue.log.segments.tape import Row, Tape
@@ -24,22 +25,40 @@ class Shelf:
         self.segments = segments
         """In the order of their positions."""
         self.cache = cache
+        self._guard = threading.Lock()
+        """Held while a file is read or closed: what is read may be read by those who hold no other lock."""
 
     def add(self, segment: Segment) -> None:
         self.segments.append(segment)
 
     def remove(self, segment: Segment) -> None:
         """The segment goes for good."""
-        self.segments.remove(segment)
-        self._disk.close(segment.file)
+        with self._guard:
+            self.segments.remove(segment)
+            self._close(segment)
         self._disk.unlink(segment.name)
+
+    def close(self) -> None:
+        with self._guard:
+            for segment in self.segments:
+                self._close(segment)
+
+    def _close(self, segment: Segment) -> None:
+        self._disk.close(segment.file)
+        segment.file = CLOSED
+
+    def read(self, segment: Segment, length: int, offset: int) -> bytes:
+        """Bytes of a segment; fewer if it ends there, none if it has gone."""
+        with self._guard:
+            return b"" if segment.file == CLOSED else self._disk.pread(segment.file, length, offset)
 
     def of(self, position: int) -> Segment | None:
         """The segment that a position lies in."""
-        number = bisect_right(self.segments, position, key=lambda segment: segment.start) - 1
-        if number < 0 or position >= self.segments[number].end:
+        segments = tuple(self.segments)
+        number = bisect_right(segments, position, key=lambda segment: segment.start) - 1
+        if number < 0 or position >= segments[number].end:
             return None
-        return self.segments[number]
+        return segments[number]
 
     def frame(self, tape: Tape, row: Row) -> Frame:
         """A frame of a partition that is on disk; Corrupt if it is not what it should be."""
@@ -55,7 +74,7 @@ class Shelf:
         segment = self.of(row.position)
         if segment is None:
             raise Corrupt(f"the segment of position {row.position} is not there")
-        data = self._disk.pread(segment.file, row.length, segment.place(row.position))
+        data = self.read(segment, row.length, segment.place(row.position))
         if len(data) < row.length:
             raise Corrupt(f"{segment.name} ends before the frame at position {row.position}")
         return unpack(data)
@@ -65,26 +84,30 @@ class Shelf:
         segment = self.of(position)
         if segment is None:
             return None
-        header = self._disk.pread(segment.file, COMMIT_BYTES, segment.place(position))
+        header = self.read(segment, COMMIT_BYTES, segment.place(position))
         length = length_of(header)
         if length is None or position + length > segment.end:
             return None
-        data = self._disk.pread(segment.file, length, segment.place(position))
+        data = self.read(segment, length, segment.place(position))
         commit = read(memoryview(data), 0, segment.start, position)
         return None if commit is None else (data, commit)
 
     def commits(self, position: int) -> Iterator[tuple[bytes, int, Commit]]:
         """(bytes, where in them it begins, commit) of every commit from a position on."""
         for segment in list(self.segments):
-            if segment.end > position:
-                data = self._disk.pread(segment.file, segment.place(segment.end), 0)
-                for commit in scan(data, segment.origin, segment.start, segment.first, 0, segment.end).commits:
+            end = segment.end  # read once: it may rise meanwhile
+            if end > position:
+                data = self.read(segment, segment.place(end), 0)
+                for commit in scan(data, segment.origin, segment.start, segment.first, 0, end).commits:
                     if commit.position >= position:
                         yield data, segment.place(commit.position), commit
 
     def sound(self, segment: Segment) -> bool:
         """Whether a segment reads back as it was written."""
-        data = self._disk.pread(segment.file, segment.place(segment.end), 0)
+        end = segment.end
+        data = self.read(segment, segment.place(end), 0)
+        if segment.file == CLOSED:
+            return True  # it has gone meanwhile
         if names.unpack(data[: names.HEADER_BYTES], segment.name) is None:
             return False
-        return not scan(data, segment.origin, segment.start, segment.first, 0, segment.end).holes
+        return not scan(data, segment.origin, segment.start, segment.first, 0, end).holes

@@ -156,6 +156,13 @@ class Tape:
                 setattr(self, name, array("q", column.tobytes()))
         return dropped
 
+    def missing(self, stop: int) -> list[tuple[int, int]]:
+        """The stretches up to an offset that should be here, and are not."""
+        bases, ends = np.append(np.array(self.base, np.int64), stop), np.array(self.stop, np.int64)
+        before = np.maximum.accumulate(np.concatenate(([0], ends)))
+        gaps = np.flatnonzero(bases > before)
+        return [piece for gap in gaps.tolist() for piece in self.alive(int(before[gap]), int(bases[gap]))]
+
     def rows_in(self, start: int, stop: int) -> list[int]:
         """The numbers of the rows that lie between two positions."""
         positions = np.frombuffer(self.position, np.int64)
