@@ -56,6 +56,8 @@ class History:
         while not self._grow(segment):
             pass
         with self._lock:
+            if segment.indexed or segment not in self._shelf.segments:
+                return
             files.save(self._disk, self._uuid, self._indexer(segment).index())
             if segment.sealed:
                 segment.indexed = True
@@ -73,7 +75,7 @@ class History:
         while not segment.indexed and not self._grow(segment):
             pass
         with self._lock:
-            if not segment.indexed:
+            if not segment.indexed and segment in self._shelf.segments:
                 return self._indexer(segment).events()
             table = self._tables.get(segment.start)
             if table is None:
@@ -99,9 +101,11 @@ class History:
     def _grow(self, segment: Segment) -> bool:
         """Take in a little more of a segment; whether that was all of it."""
         with self._lock:
+            if segment.indexed or segment not in self._shelf.segments:
+                return True
             indexer = self._indexer(segment)
             before, end = indexer.link.position, segment.end
-            if before >= end or segment not in self._shelf.segments:
+            if before >= end:
                 return True
             place = segment.place(before)
             data = self._shelf.read(segment, min(_CHUNK_BYTES, segment.place(end) - place), place)
