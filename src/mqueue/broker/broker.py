@@ -20,7 +20,7 @@ from mqueue.heart.topic import Topic
 from mqueue.log.segments.disk import RealDisk
 from mqueue.log.segments.storage import Storage
 from mqueue.model.clock import Clock, SystemClock
-from mqueue.model.errors import BadSetting, Refused
+from mqueue.model.errors import BadSetting, Poisoned, Refused
 from mqueue.model.limits import Limits
 from mqueue.model.message import Draft, Receipt
 from mqueue.model.names import check_consumer, check_name
@@ -94,7 +94,11 @@ class Broker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except Poisoned:
+            if kind is None:  # else the block's own error is the news
+                raise
 
     # Publish
 

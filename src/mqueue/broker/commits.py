@@ -11,10 +11,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from queue import SimpleQueue
 from types import TracebackType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from mqueue.log.segments.log import NOTHING, SYNCED, WRITTEN, SegmentLog
 from mqueue.model.errors import Closed, DiskFull
@@ -32,7 +32,7 @@ LEVELS = {"memory": NOTHING, "os": WRITTEN, "fsync": SYNCED}
 class Commits:
     """`lock` guards the log's verbs; it is held for a moment only, never while the disk works."""
 
-    def __init__(self, log: SegmentLog, lock: threading.Lock) -> None:
+    def __init__(self, log: SegmentLog, lock: AbstractContextManager[object]) -> None:
         self._log = log
         self._lock = lock
         self._writing = threading.Lock()
@@ -140,7 +140,7 @@ class Gate:
 
     def __init__(self, log: SegmentLog) -> None:
         self._log = log
-        self._lock = threading.Lock()
+        self._lock: Any = threading.RLock()  # not to go in twice, but because it knows who is in
         self.commits = Commits(log, self._lock)
 
     def at(self, level: int) -> Gate | Lowered:
@@ -152,17 +152,20 @@ class Gate:
         writer = log.writer
         if writer.stuck or log.pending_bytes > PENDING_BYTES_MAX:
             self._make_way()
-        self._lock.acquire()
-        if writer.dead:
-            self._lock.release()
-            writer.check()
-        if writer.landed or log.unsafe:
-            log.catch_up()
-        log.wants = NOTHING
+        try:
+            self._acquire(True)
+            if writer.dead:
+                writer.check()
+            if writer.landed or log.unsafe:
+                log.catch_up()
+            log.wants = NOTHING
+        except BaseException:  # an interrupt, too, must not leave it locked
+            self._release()
+            raise
 
     def acquire(self, blocking: bool = True) -> bool:
         """Go in without waiting at the end: somebody else will commit what is handed in."""
-        if not self._lock.acquire(blocking):
+        if self._lock._is_owned() or not self._lock.acquire(blocking):
             return False
         self._log.catch_up()
         self._log.wants = NOTHING
@@ -170,6 +173,15 @@ class Gate:
 
     def release(self) -> None:
         self._lock.release()
+
+    def _acquire(self, blocking: bool) -> None:
+        """No call goes in twice: if we are inside already, an interrupt came when we were about to leave."""
+        self._release()
+        self._lock.acquire(blocking)
+
+    def _release(self) -> None:
+        while self._lock._is_owned():
+            self._lock.release()
 
     def _make_way(self) -> None:
         """Write what waits. If there is no room for it nothing more is taken in."""
@@ -181,12 +193,16 @@ class Gate:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.leave(SYNCED)
+        self.leave(SYNCED, kind)
 
-    def leave(self, level: int) -> None:
-        wants, batch = min(self._log.wants, level), self._log.batch
-        self._lock.release()
-        if wants:
+    def leave(self, level: int, kind: type[BaseException] | None) -> None:
+        try:
+            wants, batch = min(self._log.wants, level), self._log.batch
+            if kind is not None and not issubclass(kind, Exception):
+                self._log.writer.die("a call was interrupted in the middle; what it did is not whole")
+        finally:
+            self._release()
+        if wants and not self._log.writer.dead:
             self.wait(batch, wants)
 
     def wait(self, batch: int, wants: int) -> None:
@@ -207,7 +223,7 @@ class Lowered:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._gate.leave(self._level)
+        self._gate.leave(self._level, kind)
 
 
 class Deferred(Gate):

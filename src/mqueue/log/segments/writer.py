@@ -66,11 +66,17 @@ class Writer:
     def write(self, batches: list[Batch]) -> None:
         """Write batches, behind any that had no room before."""
         self.check()
-        self.waiting += batches
-        while self.waiting:
-            self._put(self.waiting[0])
-            self.landed.append(self.waiting.popleft())
-        self.stuck = False
+        try:
+            self.waiting += batches
+            while self.waiting:
+                self._put(self.waiting[0])
+                self.landed.append(self.waiting.popleft())
+            self.stuck = False
+        except Exception:
+            raise
+        except BaseException:
+            self.die("it was interrupted while it wrote")
+            raise
 
     def mark(self) -> tuple[int, int, Segment | None]:
         """How far the log is written, and in which segment. Nobody may write meanwhile."""
@@ -97,7 +103,7 @@ class Writer:
         try:
             self._commit(batch)
         except (ArithmeticError, TypeError, ValueError) as error:  # a batch that has no form in bytes: a fault of ours
-            self._die(f"a commit could not be packed ({error!r})")
+            self.die(f"a commit could not be packed ({error!r})")
             raise Poisoned(self.dead) from error
         except OSError as error:
             self._judge(error)
@@ -155,16 +161,17 @@ class Writer:
         try:
             self._disk.sync(file)
         except OSError as error:
-            self._die(f"the disk failed to sync ({error}); nothing after position {self.synced_position} is believed")
+            self.die(f"the disk failed to sync ({error}); nothing after position {self.synced_position} is believed")
             raise Poisoned(self.dead) from error
 
     def _judge(self, error: OSError) -> None:
         """No room is something one can wait for; anything else is the end."""
         if error.errno not in NO_ROOM:
-            self._die(f"the disk failed to write ({error})")
+            self.die(f"the disk failed to write ({error})")
             raise Poisoned(self.dead) from error
 
-    def _die(self, why: str) -> None:
-        self.dead = f"{why}; open the data directory again once the disk is well"
+    def die(self, why: str) -> None:
+        """Nothing is written any more."""
+        self.dead = f"{why}; open the data directory again"
         with suppress(OSError):  # if even this cannot be written, the next start has to believe what it reads
             poison.save(self._disk, self.synced_position)
