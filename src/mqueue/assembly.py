@@ -71,7 +71,7 @@ def path_of(url: str | None) -> str | None:
         if rest:
             raise BadSetting("url memory:…: nothing follows the colon; settings are given by keyword")
         return None
-    path = rest.removeprefix("//")
-    if not path:
+    path = rest.removeprefix("//") if rest.startswith("///") else rest
+    if not path or path.startswith("//"):
         raise BadSetting("url file:: no directory is named; give 'file:./data' or 'file:///var/lib/mqueue'")
     return path

@@ -249,7 +249,36 @@ def test_somebody_elses_directory_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(mqueue.Refused, match=r"thesis\.doc") as refused:
         mqueue.Broker(tmp_path)
     assert refused.value.code == "not_a_data_directory"
-    assert sorted(path.name for path in tmp_path.iterdir()) in (["thesis.doc"], ["LOCK", "thesis.doc"])
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.doc"]
+
+
+@pytest.mark.parametrize("path", ["", 7, ["a"], "/dev/null", "/dev/null/x", "x" * 300, "a\0b"])
+def test_what_is_no_directory_is_refused(path: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(mqueue.BadSetting, match="directory"):
+        mqueue.Broker(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("wrong", [{"storage": {}}, {"storage": mqueue.Storage}, {"limits": "x"}, {"quotas": 5}])
+def test_settings_of_the_wrong_kind_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(mqueue.BadSetting, match="it takes a"):
+        mqueue.Broker(tmp_path / "data", **wrong)
+    mqueue.Broker(tmp_path / "data").close()
+
+
+def test_an_open_that_failed_leaves_nothing_open(house: House) -> None:
+    fill(house.q, "orders", 200)
+    house.q.close()
+    (house.path / house.files()[0]).unlink()
+    (house.path / "EPOCH").unlink()
+    for path in house.path.glob("checkpoint-*"):
+        path.unlink()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        with pytest.raises(mqueue.Corrupt):
+            house.open()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def _of_version(path: Path, place: int) -> None:
@@ -275,7 +304,13 @@ def test_another_version_is_refused(house: House, name: str, place: int) -> None
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
-    [({"segment_bytes": 10}, "at least 65536"), ({"cache_bytes": -1}, "0 or more"), ({"reserve_bytes": 1.5}, "whole")],
+    [
+        ({"segment_bytes": 10}, "at least 65536"),
+        ({"cache_bytes": -1}, "0 or more"),
+        ({"reserve_bytes": 1.5}, "whole"),
+        ({"scrub_hours": "24"}, "hours"),
+        ({"accept_loss": "yes"}, "True or False"),
+    ],
 )
 def test_sizes_that_make_no_sense_are_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(mqueue.BadSetting, match=sentence):

@@ -58,13 +58,20 @@ class Broker:
         **settings: Any,
     ) -> None:
         check_consumer(name)
+        for word, value, kind in (
+            ("limits", limits, Limits),
+            ("quotas", quotas, Mapping),
+            ("storage", storage, Storage),
+        ):
+            if value is not None and not isinstance(value, kind):
+                raise BadSetting(f"{word} {value!r:.80}; it takes a {kind.__name__}")
         given = (clock or SystemClock(), Quotas(quotas), parse(settings), limits or Limits())
         if path is None:
             if storage is not None:
                 raise BadSetting("storage is given, but no path: a broker in memory stores nothing")
             self._engine = foundation.in_memory(*given)
         else:
-            self._engine = foundation.on_disk(RealDisk(path), storage or Storage(), *given, self._gate_type)
+            self._engine = foundation.on_disk(_disk(path), storage or Storage(), *given, self._gate_type)
             self._engine.start()
         self._namespace = "default"
         self._name = name
@@ -422,6 +429,12 @@ class Broker:
                 if len(found) == limit:
                     break
         return found
+
+
+def _disk(path: Any) -> RealDisk:
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise BadSetting(f"path {path!r:.80}; it takes the name of a directory")
+    return RealDisk(path)
 
 
 def _names(topic: Topics) -> list[str]:

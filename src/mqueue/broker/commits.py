@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from mqueue.log.segments.log import NOTHING, SYNCED, WRITTEN, SegmentLog
-from mqueue.model.errors import Closed, DiskFull
+from mqueue.model.errors import Closed, DiskFull, Poisoned
 from mqueue.model.limits import MIB
 
 PENDING_BYTES_MAX = 64 * MIB
@@ -155,7 +155,7 @@ class Gate:
         try:
             self._acquire(True)
             if writer.dead:
-                writer.check()
+                raise Poisoned(writer.dead, applied=False)
             if writer.landed or log.unsafe:
                 log.catch_up()
             log.wants = NOTHING

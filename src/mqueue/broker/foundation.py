@@ -17,6 +17,7 @@ from mqueue.log.segments.disk import Disk
 from mqueue.log.segments.log import SegmentLog
 from mqueue.log.segments.storage import Storage
 from mqueue.model.clock import Ahead, Clock
+from mqueue.model.errors import BadSetting, Refused
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
 from mqueue.model.settings import Settings
@@ -54,34 +55,52 @@ def on_disk(
     gate: Callable[[SegmentLog], Gate] = Gate,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> Engine:
-    """Open a data directory and bring back the state that its log tells."""
-    disk.lock()
+    """Open a data directory and bring back the state that its log tells. If that fails nothing stays open."""
+    _lock(disk)
     try:
         log = SegmentLog(disk, entropy, storage)
-        store = Store(
-            log,
-            ids=IdSource(0),
-            tokens=Tokens(log.epoch, entropy),
-            jitter=_jitter(random.Random(entropy(16))),  # noqa: S311 - spreads retries, guards nothing
-            defaults=defaults,
-            limits=limits,
-            heart=Heart(_state(log)),
-        )
-        store.ids.resume(log.last_id)
-        store.topic_id = max([log.topic_id, *store.state.topics])
-        log.started(store.state.topics.values())
-    except BaseException:
-        disk.unlock()
+    except BaseException as error:
+        disk.unlock(forget=isinstance(error, Refused) and error.code == "not_a_data_directory")
         raise
-    if clock.now() < log.last_at:
-        clock = Ahead(clock, log.last_at)
-    engine = Engine(store, clock, quotas, gate(log))
-    upkeep = engine.upkeep = Upkeep(engine, log)
-    for report in log.reports:
-        LOGGER.error("%s", report)
-    if log.holes:
-        upkeep.save_points()  # so that the next start need not read across them
-    return engine
+    try:
+        engine = Engine(
+            _store(log, defaults, limits, entropy),
+            clock if clock.now() >= log.last_at else Ahead(clock, log.last_at),
+            quotas,
+            gate(log),
+        )
+        upkeep = engine.upkeep = Upkeep(engine, log)
+        for report in log.reports:
+            LOGGER.error("%s", report)
+        if log.holes:
+            upkeep.save_points()  # so that the next start need not read across them
+        return engine
+    except BaseException:
+        log.close()
+        raise
+
+
+def _lock(disk: Disk) -> None:
+    try:
+        disk.lock()
+    except (OSError, ValueError) as error:
+        raise BadSetting(f"this cannot be a data directory: {error}") from error
+
+
+def _store(log: SegmentLog, defaults: Settings, limits: Limits, entropy: Callable[[int], bytes]) -> Store:
+    store = Store(
+        log,
+        ids=IdSource(0),
+        tokens=Tokens(log.epoch, entropy),
+        jitter=_jitter(random.Random(entropy(16))),  # noqa: S311 - spreads retries, guards nothing
+        defaults=defaults,
+        limits=limits,
+        heart=Heart(_state(log)),
+    )
+    store.ids.resume(log.last_id)
+    store.topic_id = max([log.topic_id, *store.state.topics])
+    log.started(store.state.topics.values())
+    return store
 
 
 def _state(log: SegmentLog) -> State:

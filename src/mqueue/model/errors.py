@@ -142,8 +142,8 @@ class Poisoned(Unavailable):
     code = "poisoned"
     retryable = False
 
-    def __init__(self, message: str, *, code: str | None = None) -> None:
-        super().__init__(message, code=code, applied=None)
+    def __init__(self, message: str, *, applied: bool | None = None) -> None:
+        super().__init__(message, applied=applied)
 
 
 class InUse(Unavailable):

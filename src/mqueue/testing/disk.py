@@ -145,7 +145,7 @@ class SimDisk:
             raise InUse("this disk is in use")
         self._locked = True
 
-    def unlock(self) -> None:
+    def unlock(self, *, forget: bool = False) -> None:
         self._begin("unlock")
         self._locked = False
 

@@ -28,7 +28,8 @@ class Disk(Protocol):
     def lock(self) -> None:
         """Have the directory for ourselves until `unlock`, or raise InUse; made if it is not there."""
 
-    def unlock(self) -> None: ...
+    def unlock(self, *, forget: bool = False) -> None:
+        """`forget`: the directory turned out not to be ours; leave no trace in it."""
 
     def list(self) -> _Names:
         """The names of the files, sorted; not that of the lock."""
@@ -94,8 +95,10 @@ class RealDisk:
         # Always as long as before: a disk that is full must not keep its log from being opened.
         self.pwrite(self._lock, b"%-*d\n" % (PID_WIDTH - 1, os.getpid()), 0)
 
-    def unlock(self) -> None:
+    def unlock(self, *, forget: bool = False) -> None:
         if self._lock != CLOSED:
+            if forget:
+                self.unlink(LOCK)
             # Closing is not enough: a forked child may have inherited the file, and the lock with it.
             fcntl.flock(self._lock, fcntl.LOCK_UN)
             self._let_go()

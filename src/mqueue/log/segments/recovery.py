@@ -54,9 +54,18 @@ class Recovery:
         self._accept_loss = accept_loss
         self._names = disk.list()
         self.reports: list[str] = []
+        self._files: list[int] = []
         self._bad: list[str] = []
 
     def open(self) -> Opened:
+        try:
+            return self._open()
+        except BaseException:
+            for file in self._files:
+                self._disk.close(file)
+            raise
+
+    def _open(self) -> Opened:
         self._check_directory()
         self._clear_leftovers()
         known = self._epoch()
@@ -129,6 +138,7 @@ class Recovery:
     ) -> None:
         name = segment.name_of(start)
         file = self._disk.open(name)
+        self._files.append(file)
         first = self._first(opened, file, start, name)
         place = Segment(start, file, start, first, sealed=stop is not None)
         opened.segments.append(place)

@@ -30,5 +30,10 @@ class Storage(Struct, frozen=True):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise BadSetting(f"{name} {value!r:.80}; it takes a whole number, 0 or more")
+        hours: object = self.scrub_hours
+        if type(hours) not in (int, float) or not 0 <= self.scrub_hours < 1e6:
+            raise BadSetting(f"scrub_hours {hours!r:.80}; it takes a number of hours, 0 or more")
+        if type(self.accept_loss) is not bool:
+            raise BadSetting(f"accept_loss {self.accept_loss!r:.80}; it takes True or False")
         if self.segment_bytes < 64 * 1024:
             raise BadSetting(f"segment_bytes {self.segment_bytes}; it takes at least 65536")
