@@ -1,0 +1,140 @@
+"""kill -9 of a real process with a real directory, at any moment: at work, and while it recovers.
+
+Proves what no simulated disk can: that threads, system calls and the lock of the directory keep the promises together.
+It cannot tell whether anything was synced (the page cache outlives a process): that is what the simulation is for.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from mqueue import Broker
+from mqueue.testing import ManualClock
+from tests.crash.doomed import storage
+
+ROOT = Path(__file__).resolve().parents[2]
+LIVES = 8
+"""So many times one directory is worked on and killed."""
+SERIES = 15
+SEED = 20260101
+
+
+class Doom:
+    """The server that forks, and the hand that kills."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.crash.doomed"]
+        self._server = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=ROOT
+        )
+
+    def run(self, folder: Path, answers: Path, rng: Random, *, early: bool) -> None:
+        """Let a process live for a while, or not even until it is ready."""
+        server = self._server
+        assert server.stdin is not None
+        server.stdin.write(f"{folder} {answers} {rng.random()}\n")
+        server.stdin.flush()
+        born = ready = 0
+        while not born or not (ready or early):
+            word, pid = self._hear()
+            assert word != "dead", "it died by itself"
+            born, ready = (int(pid), ready) if word == "born" else (born, int(pid))
+        threading.Event().wait(rng.uniform(0.0, 0.02) if early else rng.uniform(0.005, 0.15))
+        os.kill(born, signal.SIGKILL)
+        while self._hear()[0] != "dead":
+            pass
+
+    def _hear(self) -> list[str]:
+        assert self._server.stdout is not None
+        line = self._server.stdout.readline()
+        assert line, "the server is gone"
+        return line.split()
+
+    def close(self) -> None:
+        self._server.kill()
+        self._server.communicate()
+
+
+@pytest.fixture(scope="module")
+def doom() -> Iterator[Doom]:
+    doom = Doom()
+    yield doom
+    doom.close()
+
+
+class Told:
+    """What the broker had answered."""
+
+    def __init__(self, path: Path) -> None:
+        self.published: dict[int, str] = {}
+        self.received: Counter[int] = Counter()
+        self.acking: set[int] = set()
+        self.acked: set[int] = set()
+        for line in path.read_text().splitlines() if path.exists() else ():
+            kind, number, *rest = line.split()
+            id = int(number)
+            if kind == "P":
+                self.published[id] = rest[0]
+            elif kind == "R":
+                self.received[id] += 1
+            else:
+                (self.acked if kind == "A" else self.acking).add(id)
+
+    @property
+    def held(self) -> set[int]:
+        return {id for id in self.received if id not in self.acking}
+
+
+def wrong(folder: Path, told: Told) -> Iterator[str]:
+    """Everything that is not as it was answered, found by working off a copy of the directory."""
+    yield from (f"{id} was in two leases at a time" for id, times in told.received.items() if times > 1)
+    clock, came = ManualClock(datetime.now(UTC)), Counter[int]()
+    with Broker(folder, clock=clock, storage=storage()) as broker:
+        for later in (False, True):
+            clock.advance("1h" if later else "1s")
+            while messages := broker.receive("t", 1000):
+                for message in messages:
+                    came[message.id] += 1
+                    if message.id in told.held and not later:
+                        yield f"{message.id} is leased, and came"
+                    if message.id in told.acked:
+                        yield f"{message.id} was acked, and came"
+                    known = told.published.get(message.id)
+                    if known is not None and known != sha256(message.payload).hexdigest():
+                        yield f"{message.id} has other bytes"
+                broker.ack(messages)
+    yield from (f"{id} came {times} times" for id, times in came.items() if times > 1)
+    yield from (f"{id} was published, and is lost" for id in told.published.keys() - came.keys() - told.acking)
+
+
+def test_a_hundred_kills_break_no_promise(doom: Doom, tmp_path: Path) -> None:
+    kills = published = acked = 0
+    for series in range(SERIES):
+        rng = Random(f"{SEED} {series}")
+        folder, answers = tmp_path / f"data{series}", tmp_path / f"answers{series}"
+        for life in range(LIVES):
+            doom.run(folder, answers, rng, early=life > 0 and rng.random() < 0.25)
+            kills += 1
+            copy = tmp_path / "copy"
+            shutil.copytree(folder, copy)
+            found = list(wrong(copy, Told(answers)))
+            assert not found, f"seed {SEED}, series {series}, life {life}: {len(found)} wrong: {found[:5]}"
+            shutil.rmtree(copy)
+        told = Told(answers)
+        published, acked = published + len(told.published), acked + len(told.acked)
+    assert kills >= 100
+    assert acked > 1_000
+    print(f"{kills} kills, {published} published, {acked} acked, none lost, none twice")
