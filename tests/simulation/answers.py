@@ -13,7 +13,7 @@ from mqueue.model.events import Trimmed
 from mqueue.model.message import Receipt
 from tests.simulation.record import Record, Written
 
-_UNSAFE = ("receive", "pass_time", "keep_up", "save_points", "reopen")
+_UNSAFE = ("receive", "take", "pass_time", "rest", "keep_up", "save_points", "reopen")
 """Calls after which nothing new is promised to survive a power cut: a lease is only written, upkeep answers nobody."""
 
 

@@ -6,7 +6,6 @@ are answers too; anything else ends the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -48,7 +47,7 @@ class Journey:
         self._steps = dict(_STEPS)
 
     def step(self) -> None:
-        name = self.dice.choices(list(self._steps), list(self._steps.values()))[0]
+        name = self.choose()
         try:
             said = getattr(self, name)()
             self.answers.ok(name)
@@ -57,9 +56,8 @@ class Journey:
             said = error.code
         self.told.append(f"{name} {said}")
 
-    def moved(self, world: World) -> None:
-        """The world was cut off; another goes on from what was left of it. What is in hand is of an old life."""
-        self.world = world
+    def choose(self) -> str:
+        return self.dice.choices(list(self._steps), list(self._steps.values()))[0]
 
     # Publishing
 
@@ -206,4 +204,46 @@ _STEPS = {
 }
 """How often each call is made."""
 
-Step = Callable[[], Any]
+
+class Tidy(Journey):
+    """A walk on which nearly everything is done and dropped: segments die, and what is left of them is copied on."""
+
+    ROUND = ("prepare", "publish_much", "publish_late", "take", "finish", "rest", "keep_up", "save_points", "keep_up")
+
+    def __init__(self, world: World, answers: Answers, seed: int | str) -> None:
+        super().__init__(world, answers, seed)
+        self._turn = 0
+
+    def choose(self) -> str:
+        self._turn += 1
+        return self.ROUND[(self._turn - 1) % len(self.ROUND)] if self.dice.random() < 0.9 else "reopen"
+
+    def prepare(self) -> Any:
+        self.world.broker.configure("a", retention={"on_ack": True})
+
+    def publish_much(self) -> Any:
+        drafts = [Draft(self.dice.randbytes(self.dice.choice([300, 900]))) for _ in range(5)]
+        return self._published(self.world.broker.publish_many("a", drafts))
+
+    def publish_late(self) -> Any:
+        if self.dice.random() < 0.5:
+            return None
+        return self._published([self.world.broker.publish("a", self.dice.randbytes(40), delay="9h")])
+
+    def take(self) -> Any:
+        got = self.world.broker.receive("a", 100, group="default")
+        if got:
+            self.hands.append(("default", got))
+            self.answers.received("default", got)
+        return len(got)
+
+    def finish(self) -> Any:
+        if not self.hands:
+            return None
+        group, messages = self.hands.pop()
+        answer = self.world.broker.ack(messages)
+        self.answers.settled("ack", group, messages, answer.lost)
+        return answer.settled
+
+    def rest(self) -> Any:
+        self.world.clock.advance("70s")

@@ -6,7 +6,7 @@ to find it. They are the mistakes that stores of this kind are known to have mad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,7 @@ import pytest
 
 from mqueue.broker import foundation
 from mqueue.broker.commits import Commits
-from mqueue.heart.heart import Heart
-from mqueue.log.segments import checkpoint, commit, index, recovery, scan, segment, writer
+from mqueue.log.segments import checkpoint, commit, index, recovery, scan, segment
 from mqueue.log.segments.cleaner import Cleaner
 from mqueue.log.segments.commit import Commit, Link
 from mqueue.log.segments.committer import Batch, Committer
@@ -38,7 +37,7 @@ class Bug:
     name: str
     plant: Plant
     probe: str
-    """walk, storm, rot, faults, files or short: see test_planted."""
+    """walk, tidy, storm, rot, faults, files or short: see test_planted."""
 
 
 BUGS: list[Bug] = []
@@ -284,7 +283,7 @@ def idempotency_keys_forgotten(patch: Patch) -> None:
     _after_recovery(patch, change)
 
 
-@bug("walk")
+@bug("tidy")
 def offsets_start_again_when_all_is_trimmed(patch: Patch) -> None:
     def change(state: Any, log: SegmentLog) -> None:
         for topic in state.topics.values():
@@ -320,16 +319,13 @@ def lease_handed_out_before_it_is_written(patch: Patch) -> None:
 
 @bug("walk")
 def batch_torn_into_two_commits(patch: Patch) -> None:
-    def take(real: Any, self: Committer, **options: Any) -> Batch | None:
-        if len(self.items) < 2:
-            batch: Batch | None = real(self, **options)
-            return batch
-        batch = Batch(self.number, self.items[:1], self.at)
-        self.items = self.items[1:]
-        self.number += 1
+    def cut(real: Any, self: Committer, **options: Any) -> Batch | None:
+        rest, self.items = self.items[1:], self.items[:1]
+        batch: Batch | None = real(self, **options)
+        self.items = rest
         return batch
 
-    around(patch, Committer, "take", take)
+    around(patch, Committer, "cut", cut)
 
 
 @bug("storm")
@@ -346,17 +342,17 @@ def dead_letter_in_a_commit_of_its_own(patch: Patch) -> None:
 # Giving room back
 
 
-@bug("walk")
+@bug("tidy")
 def segments_removed_before_the_checkpoint_is_durable(patch: Patch) -> None:
     patch.setattr(Cleaner, "_old", lambda self: [one for one in self._log.shelf.segments if one.sealed])
 
 
-@bug("walk")
+@bug("tidy")
 def survivors_dropped_by_the_cleaner(patch: Patch) -> None:
     patch.setattr(SegmentLog, "copy_on", lambda self, segment: self.batch)
 
 
-@bug("walk")
+@bug("tidy")
 def original_removed_before_its_copy_is_durable(patch: Patch) -> None:
     def run_once(real: Any, self: Cleaner, lock: Any, sync: Any, *rest: Any) -> None:
         commits = sync.__self__
@@ -371,10 +367,3 @@ def time_passes_unseen_by_a_checkpoint(patch: Patch) -> None:
     from mqueue.broker import upkeep
 
     around(patch, upkeep, "checkpoint", lambda real, state, topics, now, **kw: real(state, topics, now + 40_000, **kw))
-
-
-def names() -> Iterator[str]:
-    return (one.name for one in BUGS)
-
-
-assert Heart, writer
