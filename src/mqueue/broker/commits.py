@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import AbstractContextManager, suppress
 from queue import SimpleQueue
@@ -231,7 +230,8 @@ class Deferred(Gate):
 
     def __init__(self, log: SegmentLog) -> None:
         super().__init__(log)
-        self._asked: deque[Ticket] = deque()
+        self._mutex = threading.Lock()
+        self._asked: list[Ticket] = []
         """Who waits until it is synced: by the thread."""
         self._light: list[Ticket] = []
         """Who waits until it is written: by the loop itself, at the end of its turn."""
@@ -249,38 +249,44 @@ class Deferred(Gate):
         """Something to await. All that the tasks of a loop hand in, in one turn of it, goes with one commit."""
         if self.commits.synced >= batch or (wants == WRITTEN and self.commits.written >= batch):
             return DONE
-        if self._closed:
-            raise Closed("the broker is closed", applied=None)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        (self._asked if wants == SYNCED else self._light).append((batch, loop, future))
-        if loop not in self._kicked:
-            self._kicked.add(loop)
-            loop.call_soon(self._kick, loop)
+        with self._mutex:
+            if self._closed:
+                raise Closed("the broker is closed", applied=None)
+            (self._asked if wants == SYNCED else self._light).append((batch, loop, future))
+            if loop not in self._kicked:
+                self._kicked.add(loop)
+                loop.call_soon(self._kick, loop)
         return future
 
     def close(self) -> None:
-        self._closed = True
+        with self._mutex:
+            self._closed = True
+            asked, self._asked, light, self._light = self._asked, [], self._light, []
         if self._thread is not None:
             self._kicks.put(False)
             self._thread.join()
+        for tickets, commit in ((asked, self.commits.sync), (light, self.commits.write)):
+            _answer(tickets, self._fails(commit, tickets))
 
     def _kick(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._kicked.discard(loop)
-        if self._asked:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="mqueue-commits", daemon=True)
-                self._thread.start()
-            self._kicks.put(True)
-        if self._light:  # into the page cache: quicker than asking a thread to do it
+        with self._mutex:
+            self._kicked.discard(loop)
             light, self._light = self._light, []
+            if self._asked and not self._closed:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="mqueue-commits", daemon=True)
+                    self._thread.start()
+                self._kicks.put(True)
+        if light:  # into the page cache: quicker than asking a thread to do it
             _answer(light, self._fails(self.commits.write, light))
 
     def _run(self) -> None:
         while self._kicks.get():
-            asked = [self._asked.popleft() for _ in range(len(self._asked))]
+            with self._mutex:
+                asked, self._asked = self._asked, []
             _answer(asked, self._fails(self.commits.sync, asked))
-        _answer(self._asked, Closed("the broker is closed", applied=None))
 
     def _fails(self, commit: Callable[[int], None], asked: list[Ticket]) -> Exception | None:
         """Commit for those who wait; what went wrong is for them."""

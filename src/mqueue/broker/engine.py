@@ -66,7 +66,11 @@ class Engine:
         _ENGINES.add(self)
 
     def start(self) -> None:
-        """Do in the background what has to be done there."""
+        """The store goes to work. That nobody was heard of while it was closed is no fault of the groups."""
+        now = self.clock.now()
+        for topic in self.store.state.topics.values():
+            for group in topic.groups.values():
+                group.heard_at = max(group.heard_at, now)
         if self.upkeep is not None:
             self.upkeep.start()
 

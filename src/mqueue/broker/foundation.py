@@ -21,6 +21,7 @@ from mqueue.model.errors import BadSetting, Refused
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
 from mqueue.model.settings import Settings
+from mqueue.model.times import rfc3339
 from mqueue.policy.quota import Quotas
 from mqueue.policy.retry import JITTER_MAX
 from mqueue.store.recover import MISFITS, recover, salvage
@@ -65,7 +66,7 @@ def on_disk(
     try:
         engine = Engine(
             _store(log, defaults, limits, entropy),
-            clock if clock.now() >= log.last_at else Ahead(clock, log.last_at),
+            _not_before(clock, log),
             quotas,
             gate(log),
         )
@@ -78,6 +79,17 @@ def on_disk(
     except BaseException:
         log.close()
         raise
+
+
+def _not_before(clock: Clock, log: SegmentLog) -> Clock:
+    """A clock that does not stand before what is in the log."""
+    now = clock.now()
+    if now >= log.last_at:
+        return clock
+    log.reports.append(
+        f"the clock stands at {rfc3339(now)}, before {rfc3339(log.last_at)}, when the log was last written"
+    )
+    return Ahead(clock, log.last_at)
 
 
 def _lock(disk: Disk) -> None:

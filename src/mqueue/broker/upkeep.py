@@ -24,7 +24,7 @@ LOGGER = logging.getLogger("mqueue")
 PERIOD_SECONDS = 1.0
 _QUIET_BYTES = 4096
 """If no more than this was written since the last checkpoint, nothing happens that would lead to the next."""
-_TOPICS_AT_ONCE = 64
+_TOPICS_AT_ONCE = 256
 """So many topics are written down in one go: others wait meanwhile."""
 
 

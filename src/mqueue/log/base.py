@@ -29,6 +29,9 @@ class Log(Protocol):
     lag: int
     """How many events may wait before they are recorded: 1 where an event has to be durable."""
 
+    remembers: bool
+    """Whether what is trimmed can still be folded, so that no checkpoint need be taken before."""
+
     frames_tell: bool
     """Whether checkpoints leave it to the frames to tell of idempotency keys: see `claims`."""
 

@@ -198,6 +198,7 @@ class MemoryLog:
     durability = "memory"
     lag = 256
     full = ""
+    remembers = False
     frames_tell = False
 
     def __init__(self) -> None:

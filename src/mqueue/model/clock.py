@@ -9,6 +9,7 @@ _read = time.clock_gettime_ns
 _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _MS = 1_000_000
 _SLEW_PERIOD_NS = 1000 * _MS
+SLOW_MS_MAX = 24 * 3600 * 1000
 
 
 class Sleeper(Protocol):
@@ -67,19 +68,27 @@ class SystemClock:
 
 
 class Ahead:
-    """A clock that goes on from where a log ended, though the machine's clock stands before that: time never falls."""
+    """A clock that goes on from where a log ended, though the machine's clock stands before that: time never falls.
 
-    __slots__ = ("_clock", "_shift")
+    It goes at half speed until the machine's has caught up, so that it is right again one day; unless that would take
+    days: then nobody knows which of the two is wrong, and it goes on as it is.
+    """
+
+    __slots__ = ("_clock", "_slow", "_start", "_then")
 
     def __init__(self, clock: Clock, start: int) -> None:
         self._clock = clock
-        self._shift = start - clock.now()
+        self._start = start
+        self._then = clock.now()
+        self._slow = start - self._then <= SLOW_MS_MAX
 
     def now(self) -> int:
-        return self._clock.now() + self._shift
+        real = self._clock.now()
+        passed = real - self._then
+        return max(real, self._start + (passed // 2 if self._slow else passed))
 
     def timeout(self, ms: int) -> float | None:
-        return self._clock.timeout(ms)
+        return self._clock.timeout(2 * ms if self._slow else ms)
 
     def watch(self, sleeper: Sleeper) -> None:
         self._clock.watch(sleeper)

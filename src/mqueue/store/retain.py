@@ -42,7 +42,8 @@ def retain(store: Store, topics: Iterable[Topic], now: int) -> int:
             trimmed.append(topic)
     if trimmed:  # whoever folds the log later must not miss what is dropped now
         store.flush()
-        store.log.checkpoint(checkpoint(store.state, trimmed, now, frames_tell=store.log.frames_tell))
+        if not store.log.remembers:
+            store.log.checkpoint(checkpoint(store.state, trimmed, now, frames_tell=store.log.frames_tell))
         for topic in trimmed:
             store.log.trim(topic.id, topic.floors, [partition.kept.copy() for partition in topic.partitions])
     return dropped

@@ -62,6 +62,7 @@ class History:
             if segment.sealed:
                 segment.indexed = True
                 del self._indexers[segment.start]
+                self._shelf.rest(segment)
 
     def forget(self, segment: Segment) -> None:
         """A segment went away."""

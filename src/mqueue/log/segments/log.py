@@ -51,6 +51,7 @@ NOTHING, WRITTEN, SYNCED = 0, 1, 2
 class SegmentLog:
     durability = "fsync"
     lag = 1
+    remembers = True
     frames_tell = True
 
     def __init__(
@@ -92,6 +93,8 @@ class SegmentLog:
         self.unsafe: deque[Batch] = deque()
         """Batches whose messages are not durable yet, as far as we know."""
         self._tapes: dict[tuple[int, int], Tape] = {}
+        self._partitions: dict[int, list[int]] = {}
+        """Of each topic, those that have a tape."""
         self._book = PointBook(opened.saved.points if opened.saved else {})
         self._landed = (0, opened.link.position)
         self._copies: dict[tuple[int, int], list[Row]] = {}
@@ -349,8 +352,8 @@ class SegmentLog:
                 self._bury(position, length)
 
     def drop(self, topic: int) -> None:
-        for key in [key for key in self._tapes if key[0] == topic]:
-            tape = self._tapes.pop(key)
+        for partition in self._partitions.pop(topic, ()):
+            tape = self._tapes.pop((topic, partition))
             for position, length in zip(tape.position, tape.length, strict=True):
                 self._bury(position, length)
         self._book.drop(topic)
@@ -433,7 +436,7 @@ class SegmentLog:
     def started(self, topics: Iterable[Topic]) -> None:
         """The state is recovered: what these topics have dropped, other topics, and what was needed for that can go."""
         known = {topic.id: topic for topic in topics}
-        for number in {number for number, _ in self._tapes} - known.keys():
+        for number in self._partitions.keys() - known.keys():
             self.drop(number)
         for topic in known.values():
             self.trim(topic.id, topic.floors, [partition.kept for partition in topic.partitions])
@@ -467,6 +470,7 @@ class SegmentLog:
         tape = self._tapes.get((topic, partition))
         if tape is None:
             tape = self._tapes[topic, partition] = Tape(topic, partition)
+            self._partitions.setdefault(topic, []).append(partition)
         return tape
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from mqueue.log.segments import checkpoint, epoch, index, poison, segment
 from mqueue.log.segments.checkpoint import Saved
 from mqueue.log.segments.commit import Link
-from mqueue.log.segments.disk import Disk
+from mqueue.log.segments.disk import CLOSED, Disk
 from mqueue.log.segments.epoch import Epoch
 from mqueue.log.segments.index import Index, Indexer
 from mqueue.log.segments.scan import Scan, scan
@@ -164,6 +164,9 @@ class Recovery:
 
     def _note(self, opened: Opened, place: Segment, found: Index) -> None:
         place.end = found.link.position
+        if place.sealed:  # there may be very many: it is opened again when somebody reads it
+            self._disk.close(self._files.pop())
+            place.file = CLOSED
         opened.link = found.link
         opened.indexes.append(found)
 

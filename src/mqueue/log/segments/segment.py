@@ -50,6 +50,8 @@ class Segment(Struct):
     live_bytes: int = 0
     """How much of it is messages that are still kept."""
     scrubbed_at: int = 0
+    gone: bool = False
+    """Removed, or the log is closed: it cannot be read any more."""
 
     @property
     def name(self) -> str:

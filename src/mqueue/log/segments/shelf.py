@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from mqueue.log.segments import segment as names
@@ -18,6 +19,9 @@ from mqueue.model.errors import Corrupt
 from mqueue.wire.frame import Frame
 from mqueue.wire.pack import unpack
 
+FILES_MAX = 64
+"""So many sealed segments are open at a time."""
+
 
 class Shelf:
     def __init__(self, disk: Disk, segments: list[Segment], cache: Cache) -> None:
@@ -25,6 +29,8 @@ class Shelf:
         self.segments = segments
         """In the order of their positions."""
         self.cache = cache
+        self._open: OrderedDict[int, Segment] = OrderedDict()
+        """Sealed segments whose file is open, by their start; the one that was read last at the end."""
         self._guard = threading.Lock()
         """Held while a file is read or closed: what is read may be read by those who hold no other lock."""
 
@@ -36,21 +42,39 @@ class Shelf:
         with self._guard:
             self.segments.remove(segment)
             self._close(segment)
+            segment.gone = True
         self._disk.unlink(segment.name)
 
     def close(self) -> None:
         with self._guard:
             for segment in self.segments:
                 self._close(segment)
+                segment.gone = True
+
+    def rest(self, segment: Segment) -> None:
+        """A sealed segment need not be open until somebody reads it."""
+        with self._guard:
+            self._close(segment)
 
     def _close(self, segment: Segment) -> None:
-        self._disk.close(segment.file)
-        segment.file = CLOSED
+        self._open.pop(segment.start, None)
+        if segment.file != CLOSED:
+            self._disk.close(segment.file)
+            segment.file = CLOSED
 
     def read(self, segment: Segment, length: int, offset: int) -> bytes:
         """Bytes of a segment; fewer if it ends there, none if it has gone."""
         with self._guard:
-            return b"" if segment.file == CLOSED else self._disk.pread(segment.file, length, offset)
+            if segment.gone:
+                return b""
+            if segment.file == CLOSED:
+                segment.file = self._disk.open(segment.name)
+                self._open[segment.start] = segment
+                if len(self._open) > FILES_MAX:
+                    self._close(next(iter(self._open.values())))
+            elif segment.start in self._open:
+                self._open.move_to_end(segment.start)
+            return self._disk.pread(segment.file, length, offset)
 
     def of(self, position: int) -> Segment | None:
         """The segment that a position lies in."""
@@ -106,8 +130,8 @@ class Shelf:
         """Whether a segment reads back as it was written."""
         end = segment.end
         data = self.read(segment, segment.place(end), 0)
-        if segment.file == CLOSED:
-            return True  # it has gone meanwhile
+        if segment.gone:
+            return True
         if names.unpack(data[: names.HEADER_BYTES], segment.name) is None:
             return False
         return not scan(data, segment.origin, segment.start, segment.first, 0, end).holes

@@ -9,6 +9,7 @@ One thread writes at a time, one syncs at a time; both may happen at once. Knows
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections import deque
 from contextlib import suppress
@@ -19,9 +20,10 @@ from mqueue.log.segments.committer import Batch, encode
 from mqueue.log.segments.disk import Disk
 from mqueue.log.segments.reserve import NO_ROOM, Reserve
 from mqueue.log.segments.segment import Segment
-from mqueue.model.errors import DiskFull, Poisoned
+from mqueue.model.errors import DiskFull, Poisoned, Unavailable
 
 _SMALL_BYTES = 16 * 1024
+_NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _AHEAD_BYTES = 256 * 1024
 
 
@@ -85,7 +87,8 @@ class Writer:
     def sync_to(self, number: int, position: int, active: Segment) -> None:
         """Make durable what was written when `mark` was asked. Others may write meanwhile."""
         self.check()
-        self._sync(active.file)
+        if not active.sealed:  # else whoever sealed it has synced it
+            self._sync(active.file)
         self._rise(number, position)
 
     def _rise(self, number: int, position: int) -> None:
@@ -107,6 +110,9 @@ class Writer:
             raise Poisoned(self.dead) from error
         except OSError as error:
             self._judge(error)
+            if error.errno in _NO_FILES:
+                self.stuck = True
+                raise Unavailable(f"no new segment could be begun: {error}", code="no_files", applied=None) from error
             if self._reserve.release():
                 self._put(batch)
                 return
@@ -165,8 +171,8 @@ class Writer:
             raise Poisoned(self.dead) from error
 
     def _judge(self, error: OSError) -> None:
-        """No room is something one can wait for; anything else is the end."""
-        if error.errno not in NO_ROOM:
+        """No room, or no file, is something one can wait for; anything else is the end."""
+        if error.errno not in (*NO_ROOM, *_NO_FILES):
             self.die(f"the disk failed to write ({error})")
             raise Poisoned(self.dead) from error
 
