@@ -46,7 +46,9 @@ def by_rot() -> Iterator[str]:
             for place, (start, stop, damaged) in enumerate(rot.flips(data)):
                 if place % 9 == number % 9:
                     outcome = rot.judge({**files, name: damaged}, name, start, stop, f"{name} {start}")
-                    silent = closed and outcome.endswith("nobody is told") and rot.untold(name, start)
+                    silent = (
+                        (closed or name == "EPOCH") and outcome.endswith("nobody is told") and rot.untold(name, start)
+                    )
                     if outcome not in ("refused", "reported") and not silent:
                         yield outcome
 
