@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import mqueue
+from mqueue.log.segments.storage import Storage
 from mqueue.model import errors, limits, settings
 from mqueue.model.times import duration_ms, instant
 
@@ -119,6 +120,12 @@ def test_all_limits_are_in_the_guide() -> None:
     fixed = {name: value for name, value in vars(limits).items() if name.isupper() and name not in ("KIB", "MIB")}
     per_call = {name: getattr(limits.Limits(), name) for name in limits.Limits.__struct_fields__}
     assert {row[0]: _amount(row[1]) for row in table("Limits")} == per_call | fixed
+
+
+def test_all_sizes_of_a_data_directory_are_in_the_guide() -> None:
+    storage = Storage()
+    given = {row[0]: row[1] == "yes" if row[1] in ("yes", "no") else _amount(row[1]) for row in table("On disk")}
+    assert given == {name: getattr(storage, name) for name in Storage.__struct_fields__}
 
 
 def _amount(text: str) -> int:
