@@ -76,7 +76,7 @@ class SimDisk:
         self.ops = 0
         self._calls: dict[str, int] = {}
         self._faults: dict[tuple[str, int], int] = {}
-        self._hash = hashlib.blake2b(digest_size=16)
+        self._story: list[tuple[object, ...]] = []
         self._locked = False
         self._files: dict[int, tuple[str, Inode]] = {}
         self._names: dict[str, Inode] = {}
@@ -135,7 +135,7 @@ class SimDisk:
 
     def digest(self) -> str:
         """The same after the same operations."""
-        return self._hash.hexdigest()
+        return hashlib.blake2b(repr(self._story).encode(), digest_size=16).hexdigest()
 
     # What a log does with it
 
@@ -232,7 +232,7 @@ class SimDisk:
         if self.hook:
             self.hook(op, name)
         self.ops += 1
-        self._hash.update(repr((op, name, detail)).encode())
+        self._story.append((op, name, detail))
         calls = self._calls[op] = self._calls.get(op, 0) + 1
         error = self._faults.pop((op, calls), 0) if self._faults else 0
         if error:
