@@ -227,6 +227,25 @@ def test_closing_from_many_threads_closes_once(tmp_path: Path) -> None:
         run_threads(*[q.close] * 6)
 
 
+def test_a_signal_handler_is_kept_out_of_a_call_it_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with mqueue.Broker(tmp_path / "data", storage=SMALL) as q:
+        q.publish("orders", "first")
+        real = q._engine.store.log.extend
+        codes: list[str] = []
+
+        def handled(*args: object) -> int:
+            with pytest.raises(mqueue.Refused) as refused:
+                q.publish("orders", "from the handler")
+            codes.append(refused.value.code)
+            return real(*args)
+
+        monkeypatch.setattr(q._engine.store.log, "extend", handled)
+        q.publish("orders", "second")
+        monkeypatch.undo()
+        assert codes == ["reentered"]
+        assert [m.text() for m in q.scan("orders")] == ["first", "second"]
+
+
 def test_a_call_that_is_interrupted_ends_the_store_and_leaves_nothing_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

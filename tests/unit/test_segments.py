@@ -99,6 +99,19 @@ def test_settled_segments_go_and_offsets_go_on(house: House) -> None:
     assert [m.offset for m in q.receive("orders")] == [400]
 
 
+def test_offsets_go_on_when_nothing_is_left(house: House) -> None:
+    house.q.configure("orders", retention={"on_ack": True})
+    house.q.publish_many("orders", ["a", "b", "c"])
+    house.q.ack(house.q.receive("orders", limit=3))
+    house.keep_up(3)
+    fill(house.q, "other", 70)  # so that the segment goes
+    house.q.delete_topic("other")
+    house.keep_up(3)
+    q = house.reopen()
+    assert q.publish("orders", "d").offset == 3
+    assert [m.text() for m in house.reopen().receive("orders", limit=5)] == ["d"]
+
+
 def test_one_message_for_2046_does_not_hold_up_a_segment(house: House) -> None:
     house.q.configure("orders", retention={"on_ack": True})
     late = house.q.publish("orders", "at last", deliver_at="2046-01-01", headers={"a": "b"})

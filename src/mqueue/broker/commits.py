@@ -7,16 +7,17 @@ for him. In an event loop nobody may block, so a thread leads, and callers await
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import AbstractContextManager, suppress
 from queue import SimpleQueue
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, TypeAlias
 
 from mqueue.log.segments.log import NOTHING, SYNCED, WRITTEN, SegmentLog
-from mqueue.model.errors import Closed, DiskFull, Poisoned
+from mqueue.model.errors import Closed, DiskFull, Poisoned, Refused
 from mqueue.model.limits import MIB
 
 PENDING_BYTES_MAX = 64 * MIB
@@ -140,6 +141,8 @@ class Gate:
     def __init__(self, log: SegmentLog) -> None:
         self._log = log
         self._lock: Any = threading.RLock()  # not to go in twice, but because it knows who is in
+        self._caller: FrameType | None = None
+        """Who is in."""
         self.commits = Commits(log, self._lock)
 
     def at(self, level: int) -> Gate | Lowered:
@@ -147,12 +150,18 @@ class Gate:
         return self if level == SYNCED else Lowered(self, level)
 
     def __enter__(self) -> None:
+        self.enter(sys._getframe(1))
+
+    def enter(self, caller: FrameType) -> None:
         log = self._log
         writer = log.writer
+        if self._lock._is_owned():
+            self._check_leftover()
         if writer.stuck or log.pending_bytes > PENDING_BYTES_MAX:
             self._make_way()
         try:
-            self._acquire(True)
+            self._lock.acquire()
+            self._caller = caller
             if writer.dead:
                 raise Poisoned(writer.dead, applied=False)
             if writer.landed or log.unsafe:
@@ -161,6 +170,17 @@ class Gate:
         except BaseException:  # an interrupt, too, must not leave it locked
             self._release()
             raise
+
+    def _check_leftover(self) -> None:
+        """This thread is inside already: it is a signal handler, or was interrupted just when it was about to leave."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            if frame is self._caller:
+                raise Refused(
+                    "a call inside a call: a signal handler cannot use the broker; let it set a flag", code="reentered"
+                )
+            frame = frame.f_back
+        self._release()
 
     def acquire(self, blocking: bool = True) -> bool:
         """Go in without waiting at the end: somebody else will commit what is handed in."""
@@ -173,12 +193,8 @@ class Gate:
     def release(self) -> None:
         self._lock.release()
 
-    def _acquire(self, blocking: bool) -> None:
-        """No call goes in twice: if we are inside already, an interrupt came when we were about to leave."""
-        self._release()
-        self._lock.acquire(blocking)
-
     def _release(self) -> None:
+        self._caller = None
         while self._lock._is_owned():
             self._lock.release()
 
@@ -199,9 +215,10 @@ class Gate:
             wants, batch = min(self._log.wants, level), self._log.batch
             if kind is not None and not issubclass(kind, Exception):
                 self._log.writer.die("a call was interrupted in the middle; what it did is not whole")
+                wants = NOTHING
         finally:
             self._release()
-        if wants and not self._log.writer.dead:
+        if wants:
             self.wait(batch, wants)
 
     def wait(self, batch: int, wants: int) -> None:
@@ -217,7 +234,7 @@ class Lowered:
         self._level = level
 
     def __enter__(self) -> None:
-        self._gate.__enter__()
+        self._gate.enter(sys._getframe(1))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -38,9 +38,11 @@ def load(disk: Disk) -> tuple[Epoch | None, bool]:
         data = disk.pread(file, 2 * _SLOT_BYTES, 0)
     finally:
         disk.close(file)
-    found = [slot for slot in map(_unpack, (data[:_SLOT_BYTES], data[_SLOT_BYTES:])) if slot is not None]
+    slots = [data[:_SLOT_BYTES], data[_SLOT_BYTES:]]
+    found = [slot for slot in map(_unpack, slots) if slot is not None]
     newest = max(found, key=lambda slot: (slot.number, slot.synced), default=None)
-    return newest, newest is None or len(found) < min(newest.number, 2)
+    written = max(sum(any(slot) for slot in slots), 2 if newest is not None and newest.number > 1 else 1)
+    return newest, len(found) < written
 
 
 def save(disk: Disk, epoch: Epoch) -> None:

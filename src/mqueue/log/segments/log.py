@@ -441,7 +441,9 @@ class SegmentLog:
         for topic in known.values():
             self.trim(topic.id, topic.floors, [partition.kept for partition in topic.partitions])
             for partition in topic.partitions:
-                for start, stop in self._tape(topic.id, partition.number).missing(partition.next):
+                tape = self._tape(topic.id, partition.number)
+                tape.next = tape.safe = max(tape.next, partition.next)  # what was last may have been dropped
+                for start, stop in tape.missing(partition.next):
                     place = f"{topic.name}/{partition.number}"
                     self.reports.append(f"{stop - start} messages of {place} from offset {start} on are missing")
         self._stretches = None
