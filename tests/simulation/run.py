@@ -88,6 +88,8 @@ class Walk:
             self.answers.begin()
             self.journey.step()
             self.world = self.journey.world
+            damage = [one for one in self.world.log.reports if not one.startswith("EPOCH")]
+            self.answers.violations += [f"told of damage: {one}" for one in damage]
             if self.answers.violations:
                 self.judge.violations += [f"step {number}: {one}" for one in self.answers.violations]
                 self.answers.violations.clear()
