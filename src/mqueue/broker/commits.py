@@ -63,30 +63,45 @@ class Commits:
         if writer.written < batch:
             with self._writing:
                 if writer.written < batch:
-                    with self._lock:
-                        taken = self._log.take()
-                    writer.write(taken)
+                    self._write()
+
+    def prove(self) -> None:
+        """Write once more how far the log is durable: a commit of its own, with nothing in it."""
+        with self._writing:
+            self._write(empty=True)
 
     def sync(self, batch: int) -> None:
         """Everything up to a batch is durable."""
         writer = self._log.writer
         while writer.synced < batch:
             writer.check()
-            turn = self._follow(batch)
-            if turn is not None:
-                turn.acquire()  # until the leader is done
-                continue
             try:
-                self._lead()
-            finally:
+                turn = self._follow(batch)
+                if turn is None:
+                    self._lead()
+            except BaseException as error:
+                self._end(error)
                 self._hand_over()
+                raise
+            if turn is None:
+                self._hand_over()
+            else:
+                turn.acquire()  # until the leader is done
 
-    def prove(self) -> None:
-        """Write once more how far the log is durable: a commit of its own, with nothing in it."""
-        with self._writing:
+    def _write(self, *, empty: bool = False) -> None:
+        """Take what was handed in, and write it."""
+        try:
             with self._lock:
-                taken = self._log.take(empty=True)
+                taken = self._log.take(empty=empty)
             self._log.writer.write(taken)
+        except BaseException as error:
+            self._end(error)
+            raise
+
+    def _end(self, error: BaseException) -> None:
+        """An interrupt may come anywhere: what was taken may be in nobody's hands."""
+        if not isinstance(error, Exception):
+            self._log.writer.die("a commit was interrupted")
 
     def _follow(self, batch: int) -> threading.Lock | None:
         """Something to wait at while another leads; None: lead."""
@@ -104,9 +119,7 @@ class Commits:
         if self._crowd >= _CROWD:
             self._let_gather()
         with self._writing:
-            with self._lock:
-                taken = self._log.take()
-            writer.write(taken)
+            self._write()
             number, position, active = writer.mark()
         if active is not None and number > writer.synced:
             writer.sync_to(number, position, active)
@@ -167,7 +180,9 @@ class Gate:
             if writer.landed or log.unsafe:
                 log.catch_up()
             log.wants = NOTHING
-        except BaseException:  # an interrupt, too, must not leave it locked
+        except BaseException as error:  # an interrupt, too, must not leave it locked
+            if self._lock._is_owned() and not isinstance(error, Exception):
+                writer.die("a call was interrupted")
             self._release()
             raise
 
@@ -194,8 +209,8 @@ class Gate:
         self._lock.release()
 
     def _release(self) -> None:
-        self._caller = None
         while self._lock._is_owned():
+            self._caller = None
             self._lock.release()
 
     def _make_way(self) -> None:

@@ -13,7 +13,7 @@ from mqueue.heart.group import Lease
 from mqueue.heart.heart import Outcome
 from mqueue.heart.runs import Run, segments
 from mqueue.heart.topic import Topic
-from mqueue.model.errors import BadSetting, BadTime, Corrupt, LeaseLost, Refused
+from mqueue.model.errors import BadSetting, BadTime, Corrupt, LeaseLost, Refused, Unavailable
 from mqueue.model.events import Span
 from mqueue.model.limits import ERROR_TEXT_MAX, RECEIVE_LIMIT_MAX, TIME_MS_MAX, VISIBILITY_MS_MAX, WAIT_MS_MAX
 from mqueue.model.times import Duration, duration_ms
@@ -42,6 +42,9 @@ class TopicDesk:
             return self._messages(lease, kind)
         except Corrupt:
             return self._messages(lease, kind) if self.set_aside(lease) else []
+        except Unavailable:
+            self.engine.abandoned.append(lease)
+            raise
 
     def set_aside(self, lease: Lease) -> bool:
         """Take out of a lease what cannot be read; whether anything is left."""

@@ -12,7 +12,7 @@ from mqueue.broker.deliver import TopicDesk, lost_sentence
 from mqueue.broker.settle import Settlement
 from mqueue.heart.group import Lease
 from mqueue.heart.runs import full
-from mqueue.model.errors import Corrupt, LeaseLost
+from mqueue.model.errors import Corrupt, LeaseLost, Unavailable
 from mqueue.model.events import Span
 from mqueue.model.times import Duration
 from mqueue.wire.arrow import BODY, HEADERS, constant
@@ -42,6 +42,9 @@ class ArrowLease:
             return cls(desk, lease, cls._read(desk, lease))
         except Corrupt:
             return cls(desk, lease, cls._read(desk, lease)) if desk.set_aside(lease) else cls.empty()
+        except Unavailable:
+            desk.engine.abandoned.append(lease)
+            raise
 
     @staticmethod
     def _read(desk: TopicDesk, lease: Lease) -> list[tuple[Frame, range, int]]:

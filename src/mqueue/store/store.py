@@ -105,18 +105,19 @@ class Store:
 
     def _bury(self, now: int) -> None:
         """Copy the dead to their dead-letter queues; none of those has one itself."""
-        fallen, self.heart.fallen = self.heart.fallen, []
-        for topic, dead in groupby(fallen, key=lambda one: one.topic):
+        heart = self.heart
+        graves = [(topic, list(dead)) for topic, dead in groupby(heart.fallen, key=lambda one: one.topic)]
+        copied = [(topic, bury.copies(self.log, dead)) for topic, dead in graves if bury.dlq_of(topic) is not None]
+        heart.fallen = []  # from here on nothing fails: if a copy could not be read now, it will be next time
+        for topic, rows in copied:
             name = bury.dlq_of(topic)
-            if name is not None:
-                rows = bury.copies(self.log, list(dead))
-                if not rows.payload:
-                    continue
-                target = self.state.names.get((topic.namespace, name)) or self._add_topic(
-                    topic.namespace, name, bury.dlq_settings(self.defaults), now
-                )
-                self._append_rows(target, rows, now)
-                self.written.append(target)
+            if name is None or not rows.payload:
+                continue
+            target = self.state.names.get((topic.namespace, name)) or self._add_topic(
+                topic.namespace, name, bury.dlq_settings(self.defaults), now
+            )
+            self._append_rows(target, rows, now)
+            self.written.append(target)
 
     def happen(self, event: ev.Event, now: int) -> None:
         """Something was decided elsewhere."""

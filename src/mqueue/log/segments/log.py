@@ -455,7 +455,11 @@ class SegmentLog:
         live = np.zeros(len(starts), np.int64)
         frames = by_partition([index.frames for index in opened.indexes], "base")
         self._stretches = by_partition([index.stretches for index in opened.indexes], "start")
-        pairs = {tuple(pair) for index in opened.indexes for pair in _pairs(index.frames)}
+        pairs = {
+            pair
+            for index in opened.indexes
+            for pair in zip(index.frames["topic"].tolist(), index.frames["partition"].tolist(), strict=True)
+        }
         for topic, partition in sorted(pairs):
             self.topic_id = max(self.topic_id, topic)
             tape = self._tape(topic, partition)
@@ -474,9 +478,3 @@ class SegmentLog:
             tape = self._tapes[topic, partition] = Tape(topic, partition)
             self._partitions.setdefault(topic, []).append(partition)
         return tape
-
-
-def _pairs(frames: Table) -> list[list[int]]:
-    """The (topic, partition) pairs that have frames."""
-    found: list[list[int]] = np.unique(np.stack((frames["topic"], frames["partition"]), 1), axis=0).tolist()
-    return found

@@ -120,12 +120,12 @@ class Recovery:
 
     def _segments(self, opened: Opened, proven: int) -> None:
         starts = sorted(start for start in map(segment.start_of, self._names) if start is not None)
-        while starts and self._is_unborn(starts[-1]):
+        good = poison.load(self._disk)
+        while starts and self._is_unborn(starts[-1], good):
             starts.pop()
         if proven and not starts:
             self._lose(f"no segment is there, but the log was durable up to position {proven}")
         fold_from = opened.saved.position if opened.saved else 0
-        good = poison.load(self._disk)
         for number, start in enumerate(starts):
             stop = starts[number + 1] if number + 1 < len(starts) else None
             expected = opened.link.position
@@ -228,9 +228,15 @@ class Recovery:
         self._disk.truncate(place.file, place.place(position))
         self._disk.sync(place.file)
 
-    def _is_unborn(self, start: int) -> bool:
-        """Whether the last segment was just being made: nothing in it was ever promised to anybody."""
+    def _is_unborn(self, start: int, good: int | None) -> bool:
+        """Whether the last segment was just being made: nothing in it was ever promised to anybody.
+
+        After a failed sync not even its name is believed, if nothing before `good` is in it: a new one is made.
+        """
         name = segment.name_of(start)
+        if good is not None and start >= good:
+            self._bad.append(name)
+            return True
         file = self._disk.open(name)
         try:
             data = self._disk.pread(file, self._disk.size(file), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
@@ -15,7 +16,7 @@ from mqueue.log.segments.disk import CLOSED, Disk
 from mqueue.log.segments.scan import scan
 from mqueue.log.segments.segment import Segment
 from mqueue.log.segments.tape import Row, Tape
-from mqueue.model.errors import Corrupt
+from mqueue.model.errors import Corrupt, Unavailable
 from mqueue.wire.frame import Frame
 from mqueue.wire.pack import unpack
 
@@ -64,6 +65,14 @@ class Shelf:
 
     def read(self, segment: Segment, length: int, offset: int) -> bytes:
         """Bytes of a segment; fewer if it ends there, none if it has gone."""
+        try:
+            return self._pread(segment, length, offset)
+        except OSError as error:
+            if error.errno == errno.EIO:
+                raise Corrupt(f"{segment.name} cannot be read at {offset}: {error}") from error
+            raise Unavailable(f"{segment.name} cannot be read now: {error}", code="unreadable") from error
+
+    def _pread(self, segment: Segment, length: int, offset: int) -> bytes:
         with self._guard:
             if segment.gone:
                 return b""

@@ -87,8 +87,11 @@ class Writer:
     def sync_to(self, number: int, position: int, active: Segment) -> None:
         """Make durable what was written when `mark` was asked. Others may write meanwhile."""
         self.check()
-        if not active.sealed:  # else whoever sealed it has synced it
-            self._sync(active.file)
+        try:
+            self._disk.sync(active.file)
+        except OSError as error:
+            if not active.sealed:  # else whoever sealed it has synced it, and its file may be closed by now
+                raise self._failed(error) from error
         self._rise(number, position)
 
     def _rise(self, number: int, position: int) -> None:
@@ -167,8 +170,11 @@ class Writer:
         try:
             self._disk.sync(file)
         except OSError as error:
-            self.die(f"the disk failed to sync ({error}); nothing after position {self.synced_position} is believed")
-            raise Poisoned(self.dead) from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> Poisoned:
+        self.die(f"the disk failed to sync ({error}); nothing after position {self.synced_position} is believed")
+        return Poisoned(self.dead)
 
     def _judge(self, error: OSError) -> None:
         """No room, or no file, is something one can wait for; anything else is the end."""
