@@ -97,6 +97,7 @@ class Writer:
     def _rise(self, number: int, position: int) -> None:
         """Whoever syncs and whoever begins a segment may come here at once: what is durable stays so."""
         with self._rising:
+            self.check()  # what is noted as believed no longer rises: nobody may be answered beyond it
             if number > self.synced:
                 self.synced, self.synced_position = number, position
 
@@ -184,6 +185,7 @@ class Writer:
 
     def die(self, why: str) -> None:
         """Nothing is written any more."""
-        self.dead = f"{why}; open the data directory again"
+        with self._rising:
+            self.dead = self.dead or f"{why}; open the data directory again"
         with suppress(OSError):  # if even this cannot be written, the next start has to believe what it reads
             poison.save(self._disk, self.synced_position)
