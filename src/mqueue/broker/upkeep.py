@@ -91,6 +91,7 @@ class Upkeep:
                 self._index()
                 if self._log.writer.active is not None:
                     self._log.history.file(self._log.writer.active)
+                self._log.finish()
         finally:
             self._gate.close()
             self._log.close()

@@ -20,12 +20,14 @@ from mqueue.heart.fold import Entry
 from mqueue.heart.marks import Marks
 from mqueue.heart.topic import Topic
 from mqueue.log.segments import commit as envelope
+from mqueue.log.segments import epoch
 from mqueue.log.segments.cache import Cache
 from mqueue.log.segments.checkpoint import Saved
 from mqueue.log.segments.commit import Commit
 from mqueue.log.segments.committer import Batch, Committer, Kept
 from mqueue.log.segments.disk import Disk
 from mqueue.log.segments.entries import in_order
+from mqueue.log.segments.epoch import Epoch
 from mqueue.log.segments.history import History
 from mqueue.log.segments.ids import Ids
 from mqueue.log.segments.index import Table, by_partition
@@ -392,6 +394,14 @@ class SegmentLog:
         self.history.forget(segment)
         self._ids.forget(segment.start, segment.end)
         self.shelf.remove(segment)
+
+    def finish(self) -> None:
+        """Everything is durable, and nothing more will be written: say so, and give back the zeros that went ahead."""
+        active = self.writer.active
+        if active is not None:
+            self.disk.truncate(active.file, active.place(active.end))
+            self.disk.sync(active.file)
+            epoch.save(self.disk, Epoch(self.uuid, self.epoch, active.end))
 
     def close(self) -> None:
         self.shelf.close()
