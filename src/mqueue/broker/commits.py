@@ -65,6 +65,20 @@ class Commits:
                 if writer.written < batch:
                     self._write()
 
+    def write_now(self, batch: int) -> bool:
+        """The same, unless that could take long: somebody writes already, or a new segment has to be begun."""
+        if self._log.writer.written >= batch:
+            return True
+        if not self._writing.acquire(blocking=False):
+            return False
+        try:
+            if not self._log.writer.has_room(self._log.pending_bytes):
+                return False
+            self._write()
+            return True
+        finally:
+            self._writing.release()
+
     def prove(self) -> None:
         """Write once more how far the log is durable: a commit of its own, with nothing in it."""
         with self._writing:
@@ -307,12 +321,35 @@ class Deferred(Gate):
             self._kicked.discard(loop)
             light, self._light = self._light, []
             if self._asked and not self._closed:
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="mqueue-commits", daemon=True)
-                    self._thread.start()
-                self._kicks.put(True)
-        if light:  # into the page cache: quicker than asking a thread to do it
-            _answer(light, self._fails(self.commits.write, light))
+                self._start()
+        if light:
+            self._write_light(light)
+
+    def _write_light(self, light: list[Ticket]) -> None:
+        """Into the page cache: quicker than asking a thread to do it, unless it could take long."""
+        done = False
+
+        def write(batch: int) -> None:
+            nonlocal done
+            done = self.commits.write_now(batch)
+
+        failure = self._fails(write, light)
+        if done or failure is not None:
+            _answer(light, failure)
+            return
+        with self._mutex:
+            if not self._closed:
+                self._asked += light
+                self._start()
+                return
+        _answer(light, self._fails(self.commits.write, light))
+
+    def _start(self) -> None:
+        """Have the thread commit."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="mqueue-commits", daemon=True)
+            self._thread.start()
+        self._kicks.put(True)
 
     def _run(self) -> None:
         while self._kicks.get():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -141,20 +141,29 @@ class Tape:
         """Drop what lies below the floor and is not kept; (position, length) of the frames that went as a whole."""
         self.floor, self.kept = floor, kept
         self.hot = None
-        gone = [
-            number
-            for number in range(bisect_left(self.base, floor))
-            if self.stop[number] <= floor and not kept.mask(self.base[number], self.stop[number])
-        ]
+        below = bisect_right(self.stop, floor)
+        gone = [n for n in range(below) if not kept.mask(self.base[n], self.stop[n])] if kept else range(below)
         dropped = [(self.position[number], self.length[number]) for number in gone]
-        if gone:
-            self.stored -= sum(self.size[number] for number in gone)
-            stay = np.ones(len(self.base), np.bool_)
-            stay[gone] = False
+        self.stored -= sum(self.size[number] for number in gone)
+        if len(gone) == below:  # mostly it is all of them
             for name in COLUMNS:
-                column = np.frombuffer(getattr(self, name), np.int64)[stay]
-                setattr(self, name, array("q", column.tobytes()))
+                del getattr(self, name)[:below]
+        else:
+            self._replace(gone, [])
         return dropped
+
+    def _replace(self, numbers: Sequence[int], rows: list[Row]) -> None:
+        """Rows go, others come; all stay sorted."""
+        stay = np.ones(len(self.base), np.bool_)
+        stay[np.array(numbers, np.int64)] = False
+        fresh = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
+        columns = [
+            np.concatenate((np.frombuffer(getattr(self, name), np.int64)[stay], fresh[:, place]))
+            for place, name in enumerate(COLUMNS)
+        ]
+        order = np.argsort(columns[0], kind="stable")
+        for name, column in zip(COLUMNS, columns, strict=True):
+            setattr(self, name, array("q", column[order].tobytes()))
 
     def missing(self, stop: int) -> list[tuple[int, int]]:
         """The stretches up to an offset that should be here, and are not."""
@@ -171,10 +180,6 @@ class Tape:
 
     def move(self, numbers: list[int], rows: list[Row]) -> None:
         """Frames were copied elsewhere: these rows take the place of those."""
-        taken = set(numbers)
-        stay = [self.row(number) for number in range(len(self.base)) if number not in taken]
-        merged = sorted([*stay, *rows])
-        for place, name in enumerate(COLUMNS):
-            setattr(self, name, array("q", [row[place] for row in merged]))
+        self._replace(numbers, rows)
         self.stored = sum(self.size)
         self.hot = None

@@ -80,6 +80,12 @@ class Writer:
             self.die("it was interrupted while it wrote")
             raise
 
+    def has_room(self, pending_bytes: int) -> bool:
+        """Whether so much more fits the active segment."""
+        if self.active is None:
+            return False
+        return self.link.position - self.active.start + 2 * pending_bytes < self._segment_bytes
+
     def mark(self) -> tuple[int, int, Segment | None]:
         """How far the log is written, and in which segment. Nobody may write meanwhile."""
         return self.written, self.link.position, self.active
