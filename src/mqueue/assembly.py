@@ -72,6 +72,8 @@ def path_of(url: str | None) -> str | None:
             raise BadSetting("url memory:…: nothing follows the colon; settings are given by keyword")
         return None
     path = rest.removeprefix("//") if rest.startswith("///") else rest
-    if not path or path.startswith("//"):
+    if path.startswith("//") and len(path) > 2:
+        raise BadSetting("url file:…: a host cannot be named; give 'file:./data' or 'file:///var/lib/mqueue'")
+    if not path.strip("/"):
         raise BadSetting("url file:: no directory is named; give 'file:./data' or 'file:///var/lib/mqueue'")
     return path

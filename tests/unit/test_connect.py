@@ -13,7 +13,7 @@ from mqueue.testing import ManualClock
 REFUSED = [
     ("file:", "no directory is named"),
     ("file://", "no directory is named"),
-    ("file://host/data", "no directory is named"),
+    ("file://host/data", "a host cannot be named"),
     ("http://127.0.0.1:8080", "this version has no client for a server"),
     ("HTTPS://mq.example", "this version has no client for a server"),
     ("redis://somewhere", "url redis:…: the schemes are memory:, file:, http:, https:"),

@@ -65,6 +65,8 @@ class Broker:
         ):
             if value is not None and not isinstance(value, kind):
                 raise BadSetting(f"{word} {value!r:.80}; it takes a {kind.__name__}")
+        if clock is not None and not callable(getattr(clock, "now", None)):
+            raise BadSetting(f"clock {clock!r:.80}; it takes a Clock, for tests a ManualClock")
         given = (clock or SystemClock(), Quotas(quotas), parse(settings), limits or Limits())
         if path is None:
             if storage is not None:

@@ -29,6 +29,8 @@ from mqueue.store.store import Store
 from mqueue.store.tokens import Tokens
 
 LOGGER = logging.getLogger("mqueue")
+_BEHIND_MS = 1_000
+"""A clock that stands behind the log by no more than this needs no words."""
 _HISTORY_BYTES = 64 * 1024 * 1024
 """So much of what its groups have settled a topic in memory keeps for replay. What is owed is always kept."""
 
@@ -86,9 +88,8 @@ def _not_before(clock: Clock, log: SegmentLog) -> Clock:
     now = clock.now()
     if now >= log.last_at:
         return clock
-    log.reports.append(
-        f"the clock stands at {rfc3339(now)}, before {rfc3339(log.last_at)}, when the log was last written"
-    )
+    if log.last_at - now > _BEHIND_MS:
+        log.reports.append(f"the clock stands at {rfc3339(now)}; the log was written up to {rfc3339(log.last_at)}")
     return Ahead(clock, log.last_at)
 
 

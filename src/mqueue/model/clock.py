@@ -88,7 +88,8 @@ class Ahead:
         return max(real, self._start + (passed // 2 if self._slow else passed))
 
     def timeout(self, ms: int) -> float | None:
-        return self._clock.timeout(2 * ms if self._slow else ms)
+        lead = self.now() - self._clock.now() if self._slow else 0
+        return self._clock.timeout(ms + min(ms, lead))
 
     def watch(self, sleeper: Sleeper) -> None:
         self._clock.watch(sleeper)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mqueue.log.segments.log import SegmentLog
+from mqueue.model.errors import Unavailable
 
 _HOUR_MS = 3_600_000
 
@@ -25,9 +26,12 @@ class Scrubber:
         if now - segment.scrubbed_at < period:
             return []
         segment.scrubbed_at = now
-        if self._log.shelf.sound(segment):
-            return []
-        report = f"{segment.name} is damaged: what is damaged of it is not served"
+        try:
+            if self._log.shelf.sound(segment):
+                return []
+            report = f"{segment.name} is damaged: what is damaged of it is not served"
+        except Unavailable as error:
+            report = error.message
         if report not in self._log.reports:
             self._log.reports.append(report)
         return [report]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
@@ -67,9 +66,7 @@ class Shelf:
         """Bytes of a segment; fewer if it ends there, none if it has gone."""
         try:
             return self._pread(segment, length, offset)
-        except OSError as error:
-            if error.errno == errno.EIO:
-                raise Corrupt(f"{segment.name} cannot be read at {offset}: {error}") from error
+        except OSError as error:  # says nothing about the bytes: they may be read well a moment later
             raise Unavailable(f"{segment.name} cannot be read now: {error}", code="unreadable") from error
 
     def _pread(self, segment: Segment, length: int, offset: int) -> bytes:
