@@ -88,6 +88,8 @@ class Store:
         if now >= self.heart.next_at:
             self.heart.advance(now)
             self.commit(now)
+        elif self.heart.fallen:  # they could not be read the last time
+            self.commit(now)
 
     def commit(self, now: int) -> None:
         """Write down what happened; the dead go to their queue in the same commit."""
