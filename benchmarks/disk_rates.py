@@ -132,7 +132,7 @@ def receive(profile: Profile) -> Iterator[Result]:
 
 
 def pipelined(profile: Profile) -> Iterator[Result]:
-    """receive(1) + ack, one by one, by many tasks at once."""
+    """receive(1) + ack, one by one, by many tasks at once; and 64 received at once, each acked on its own."""
     count = _few(profile, 1)
     with _in_loop() as (runner, queue, directory):
 
@@ -145,6 +145,15 @@ def pipelined(profile: Profile) -> Iterator[Result]:
             runner.run(asyncio.sleep(0))
             work = Work(f"receive+ack 1, {tasks} tasks", tasks, tasked(runner, tasks, take), 45e3)
             yield from against_bare(work, behind(queue), directory, count, profile.rounds)
+
+        async def take_many() -> None:
+            await asyncio.gather(*(message.ack() for message in await queue.receive(TOPIC, CROWD)))
+
+        fill(behind(queue), THREADS * CROWD * count * (profile.rounds + 2) + BATCH, False)
+        runner.run(asyncio.sleep(0))
+        label = f"receive {CROWD}, acked one by one, {THREADS} tasks"
+        work = Work(label, THREADS * CROWD, tasked(runner, THREADS, take_many), 45e3)
+        yield from against_bare(work, behind(queue), directory, count, profile.rounds)
 
 
 @contextmanager
