@@ -43,8 +43,9 @@ class TopicDesk:
         except Corrupt:
             return self._messages(lease, kind) if self.set_aside(lease) else []
         except Unavailable:
-            self.engine.abandoned.append(lease)
-            raise
+            if not self.set_aside(lease):
+                raise
+            return self._messages(lease, kind)
 
     def set_aside(self, lease: Lease) -> bool:
         """Take out of a lease what cannot be read; whether anything is left."""

@@ -89,7 +89,7 @@ class Engine:
         """The time now, everything that was due by now done. Call it with the lock held."""
         now = self.clock.now()
         heap = self.timers.heap
-        if (heap and heap[0][0] <= now) or self.store.heart.fallen:
+        if (heap and heap[0][0] <= now) or self.store.unburied:
             self.store.advance(now)
             self.wake_written()
         if self.abandoned:

@@ -43,8 +43,9 @@ class ArrowLease:
         except Corrupt:
             return cls(desk, lease, cls._read(desk, lease)) if desk.set_aside(lease) else cls.empty()
         except Unavailable:
-            desk.engine.abandoned.append(lease)
-            raise
+            if not desk.set_aside(lease):
+                raise
+            return cls(desk, lease, cls._read(desk, lease))
 
     @staticmethod
     def _read(desk: TopicDesk, lease: Lease) -> list[tuple[Frame, range, int]]:

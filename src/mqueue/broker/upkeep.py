@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 
 from mqueue.broker.commits import Gate
 from mqueue.broker.engine import Engine
@@ -18,7 +19,7 @@ from mqueue.log.segments.disk import RealDisk
 from mqueue.log.segments.log import NOTHING, SegmentLog
 from mqueue.log.segments.reserve import NO_ROOM
 from mqueue.log.segments.scrubber import Scrubber
-from mqueue.model.errors import Closed, DiskFull, Poisoned
+from mqueue.model.errors import Closed, DiskFull, Poisoned, Unavailable
 
 LOGGER = logging.getLogger("mqueue")
 PERIOD_SECONDS = 1.0
@@ -77,6 +78,10 @@ class Upkeep:
                 if not self._log.full:
                     LOGGER.warning("the disk is full: %s", error)
                 self._log.reserve.release()
+            except (Closed, Poisoned):
+                raise
+            except Unavailable as error:
+                LOGGER.warning("%s has to wait: %s", duty.__name__.strip("_"), error)
         self._log.reserve.keep()
 
     def close(self) -> None:
@@ -88,9 +93,10 @@ class Upkeep:
             if not self._log.writer.dead:
                 self._settle()
                 self.save_points()
-                self._index()
-                if self._log.writer.active is not None:
-                    self._log.history.file(self._log.writer.active)
+                with suppress(Unavailable):  # an index can be made anew
+                    self._index()
+                    if self._log.writer.active is not None:
+                        self._log.history.file(self._log.writer.active)
                 self._log.finish()
         finally:
             self._gate.close()

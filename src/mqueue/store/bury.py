@@ -13,7 +13,7 @@ from mqueue.heart.heart import Fallen
 from mqueue.heart.runs import each
 from mqueue.heart.topic import Topic
 from mqueue.log.base import Log
-from mqueue.model.errors import Corrupt
+from mqueue.model.errors import Corrupt, Unavailable
 from mqueue.model.names import dlq_name
 from mqueue.model.settings import Settings
 from mqueue.model.times import rfc3339
@@ -21,6 +21,9 @@ from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Rows
 
 LOGGER = logging.getLogger("mqueue")
+AGAIN_MS = 1_000
+PATIENCE_MS = 600_000
+"""For how long a dead message that cannot be read is tried again."""
 STORY = (
     "x-origin-topic",
     "x-origin-partition",
@@ -37,6 +40,11 @@ STORY = (
 """The headers that tell how a message died."""
 
 
+def given_up(dead: Fallen) -> str:
+    where = f"{dead.topic.name}/{dead.partition} from offset {dead.start} on"
+    return f"{dead.mask.bit_count()} dead messages of {where} cannot be read: they have no copy in the DLQ"
+
+
 def dlq_settings(origin: Settings) -> Settings:
     """A dead-letter queue has none itself, never gives up, and drops nothing for being full."""
     return replace(
@@ -51,23 +59,29 @@ def dlq_of(topic: Topic) -> str | None:
     return topic.settings.dlq_topic or dlq_name(topic.name)
 
 
-def copies(log: Log, fallen: list[Fallen]) -> Rows:
-    """The dead of one topic as rows for its dead-letter queue."""
+def copies(log: Log, fallen: list[Fallen], left: list[Fallen]) -> Rows:
+    """The dead of one topic as rows for its dead-letter queue. Those that cannot be read just now go to `left`."""
     rows = Rows([], key=[], headers=[], priority=[])
     for dead in fallen:
+        late = 0
         for offset in each(dead.start, dead.mask):
-            frame = _frame(log, dead, offset)
+            try:
+                frame = log.frame(dead.topic.id, dead.partition, offset)
+            except Corrupt as error:
+                LOGGER.error("a dead message of %s is damaged, at %d/%d: %s", *_place(dead, offset), error)
+                continue
+            except Unavailable:
+                late |= 1 << offset - dead.start
+                continue
             if frame is not None:
                 _copy(rows, dead, frame, offset - frame.base)
+        if late:
+            left.append(replace(dead, mask=late))
     return rows
 
 
-def _frame(log: Log, dead: Fallen, offset: int) -> Frame | None:
-    try:
-        return log.frame(dead.topic.id, dead.partition, offset)
-    except Corrupt as error:
-        LOGGER.error("a dead message of %s at %d/%d is damaged: %s", dead.topic.name, dead.partition, offset, error)
-        return None
+def _place(dead: Fallen, offset: int) -> tuple[str, int, int]:
+    return dead.topic.name, dead.partition, offset
 
 
 def _copy(rows: Rows, dead: Fallen, frame: Frame, row: int) -> None:

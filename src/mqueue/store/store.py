@@ -12,7 +12,7 @@ from itertools import groupby
 from msgspec.structs import replace
 
 from mqueue.heart.group import Group, Lease
-from mqueue.heart.heart import Heart, Outcome
+from mqueue.heart.heart import Fallen, Heart, Outcome
 from mqueue.heart.state import State
 from mqueue.heart.topic import Topic
 from mqueue.log.base import Log
@@ -39,6 +39,7 @@ HEARD_MS = 3_600_000
 
 class Store:
     __slots__ = (
+        "_bury_at",
         "_jitter",
         "defaults",
         "heart",
@@ -49,6 +50,7 @@ class Store:
         "state",
         "tokens",
         "topic_id",
+        "unburied",
         "upkeep",
         "written",
     )
@@ -79,6 +81,9 @@ class Store:
         """What retention remembers of topics between its visits."""
         self.written: list[Topic] = []
         """Dead-letter queues that got something: whoever waits for them has to be told."""
+        self.unburied: list[Fallen] = []
+        """The dead whose copy could not be made yet, because they could not be read."""
+        self._bury_at = 0
         self._jitter = jitter
 
     # Time and the log
@@ -88,8 +93,8 @@ class Store:
         if now >= self.heart.next_at:
             self.heart.advance(now)
             self.commit(now)
-        elif self.heart.fallen:  # they could not be read the last time
-            self.commit(now)
+        if self.unburied and now >= self._bury_at:
+            self._bury_again(now)
 
     def commit(self, now: int) -> None:
         """Write down what happened; the dead go to their queue in the same commit."""
@@ -107,19 +112,30 @@ class Store:
 
     def _bury(self, now: int) -> None:
         """Copy the dead to their dead-letter queues; none of those has one itself."""
-        heart = self.heart
-        graves = [(topic, list(dead)) for topic, dead in groupby(heart.fallen, key=lambda one: one.topic)]
-        copied = [(topic, bury.copies(self.log, dead)) for topic, dead in graves if bury.dlq_of(topic) is not None]
-        heart.fallen = []  # from here on nothing fails: if a copy could not be read now, it will be next time
-        for topic, rows in copied:
+        fallen, self.heart.fallen = self.heart.fallen, []
+        for topic, dead in groupby(fallen, key=lambda one: one.topic):
             name = bury.dlq_of(topic)
-            if name is None or not rows.payload:
-                continue
-            target = self.state.names.get((topic.namespace, name)) or self._add_topic(
-                topic.namespace, name, bury.dlq_settings(self.defaults), now
-            )
-            self._append_rows(target, rows, now)
-            self.written.append(target)
+            if name is not None and not topic.dropped:
+                rows = bury.copies(self.log, list(dead), self.unburied)
+                if not rows.payload:
+                    continue
+                target = self.state.names.get((topic.namespace, name)) or self._add_topic(
+                    topic.namespace, name, bury.dlq_settings(self.defaults), now
+                )
+                self._append_rows(target, rows, now)
+                self.written.append(target)
+
+    def _bury_again(self, now: int) -> None:
+        """Those that could not be read when they died. Whoever cannot be read for long is given up, and told of."""
+        self._bury_at = now + bury.AGAIN_MS
+        for dead in self.unburied:
+            if now - dead.failure.last_at > bury.PATIENCE_MS:
+                self.log.reports.append(bury.given_up(dead))
+            else:
+                self.heart.fallen.append(dead)
+        self.unburied.clear()
+        self.commit(now)
+        self.flush()
 
     def happen(self, event: ev.Event, now: int) -> None:
         """Something was decided elsewhere."""
