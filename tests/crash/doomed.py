@@ -24,13 +24,13 @@ VISIBILITY = "10m"
 
 
 class Notes:
-    """One write for each note: whole or not at all, also when the process dies."""
+    """One write for each note. A kill may still cut it short, so that each line ends with a mark."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(self, lines: Iterable[str]) -> None:
-        os.write(self._file, "".join(f"{line}\n" for line in lines).encode())
+        os.write(self._file, "".join(f"{line} .\n" for line in lines).encode())
 
 
 def storage() -> Storage:

@@ -85,6 +85,8 @@ class Told:
         self.acked: set[int] = set()
         for line in path.read_text().splitlines() if path.exists() else ():
             kind, number, *rest = line.split()
+            if rest[-1:] != ["."] or not number.isdecimal():
+                continue  # cut short by a kill, and gone on with by the next life
             id = int(number)
             if kind == "P":
                 self.published[id] = rest[0]
