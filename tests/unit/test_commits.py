@@ -194,6 +194,25 @@ def test_a_failed_sync_is_told_to_tasks(tmp_path: Path, monkeypatch: pytest.Monk
     asyncio.run(main())
 
 
+def test_whoever_is_inside_when_the_store_dies_is_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    q = mqueue.Broker(tmp_path / "data", storage=SMALL)
+    q.publish("orders", "first")
+    log = q._engine.store.log
+    real = log.extend
+
+    def dies(*args: object) -> int:
+        offset = real(*args)
+        log.writer.die("the disk is gone")
+        return offset
+
+    monkeypatch.setattr(log, "extend", dies)
+    with pytest.raises(mqueue.Poisoned) as poisoned:
+        q.publish("orders", "not durable")
+    assert poisoned.value.applied is None
+    with pytest.raises(mqueue.Poisoned):
+        q.close()
+
+
 def test_a_cancelled_receive_gives_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
     real = RealDisk.sync

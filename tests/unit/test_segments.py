@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import mqueue
 from mqueue.broker.engine import Engine
+from mqueue.log.segments.disk import RealDisk
 from mqueue.log.segments.log import SegmentLog
 from mqueue.testing import ManualClock
 
@@ -384,3 +386,62 @@ def test_a_missing_segment_is_refused_until_the_loss_is_accepted(house: House) -
     assert len(got) > 300
     after = q.publish("orders", "goes on")
     assert after.id > receipts[-1].id
+
+
+def test_nobody_counts_as_silent_while_the_store_is_closed(house: House) -> None:
+    house.q.publish_many("orders", ["a", "b", "c"])
+    house.q.receive("orders")[0].ack()
+    house.q.close()
+    house.clock.advance("30d")
+    q = house.open()
+    assert [m.text() for m in q.receive("orders", limit=5)] == ["b", "c"]
+
+
+def test_a_disk_that_cannot_read_for_a_moment_costs_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.q.configure("orders", max_retries=0, visibility="20s")
+    receipts = house.q.publish_many("orders", [bytes([n]) * KIB for n in range(30)])
+    q = house.reopen()
+    [doomed] = q.receive("orders")
+    house.log.shelf.cache._frames.clear()
+    for tape in house.log._tapes.values():
+        tape.hot = None
+
+    def fails(self: RealDisk, *_: object) -> bytes:
+        raise OSError(errno.EIO, "a cable came loose")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RealDisk, "pread", fails)
+        with pytest.raises(mqueue.Unavailable) as unreadable:
+            q.receive("orders", limit=10)
+        assert (unreadable.value.code, unreadable.value.retryable) == ("unreadable", True)
+        house.clock.advance("21s")  # the lease of the first runs out, and it is dead
+        assert q.publish("other", "goes on").offset == 0
+    house.clock.advance("21s")
+    assert [m.id for m in q.receive("orders", limit=100)] == [receipt.id for receipt in receipts[1:]]
+    assert [dead.payload for dead in q.dlq("orders").messages()] == [doomed.payload]
+    assert q.damage() == []
+
+
+def test_time_goes_on_from_the_end_of_the_log_and_meets_the_clock_again(house: House) -> None:
+    house.clock.advance("10m")
+    house.q.publish("orders", "from the future", delay="1m")
+    house.q.close()
+    behind = ManualClock()
+    q = mqueue.Broker(house.path, clock=behind, storage=SMALL)
+    assert any("the clock stands at" in report for report in q.damage())
+    behind.advance("1m")
+    assert q.receive("orders") == []  # at half speed
+    behind.advance("1m")
+    assert [m.text() for m in q.receive("orders")] == ["from the future"]
+    behind.advance("20m")
+    assert q._engine.clock.now() == behind.now()
+    q.close()
+    house.open()
+
+
+def test_a_hundred_segments_need_few_files(house: House) -> None:
+    receipts = fill(house.q, "orders", 3200)
+    q = house.reopen(mqueue.Storage(segment_bytes=64 * KIB, reserve_bytes=0, cache_bytes=0))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert len(list(q.scan("orders"))) == len(receipts)
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 64
