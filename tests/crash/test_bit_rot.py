@@ -170,11 +170,10 @@ def doubles(data: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def untold(name: str, start: int) -> bool:
-    """Where damage is not told yet, though nothing wrong is served: the spare checkpoint, the older slot of EPOCH, and
-    the last segment, which an index speaks for after a close."""
-    spare = min(one for one in sound().files if one.startswith("checkpoint-"))
+    """Where damage is not told at the start, though nothing wrong is served: the last segment, which an index speaks
+    for after a close. It is told when somebody reads what is damaged, or by the scrubber."""
     last = max(one for one in sound().files if one.endswith(".log"))
-    return name in (spare, "EPOCH") or (name == last and start >= HEADER_BYTES)
+    return name == last and start >= HEADER_BYTES
 
 
 Damage = Callable[[bytes], Iterator[tuple[int, int, bytes]]]

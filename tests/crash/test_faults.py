@@ -198,8 +198,7 @@ def broken(op: str, nth: int) -> list[str]:
         found = judge.log(make(), work.record, work.answers.promised, rng, f"{what}, {kind}")
         if found is not None:
             log, count = found
-            if (op, kind) != ("sync_dir", "kill"):  # a name that a failed sync forgot is not made anew yet
-                judge.once_more(log, work.record, count, rng, f"{what}, {kind}")
+            judge.once_more(log, work.record, count, rng, f"{what}, {kind}")
             judge.store(make, work.record, count, work.clock.now(), b"", rng, f"{what}, {kind}")
     return judge.violations + [one for one in work.failed if " shows a raw " in one]
 

@@ -74,6 +74,8 @@ class Recovery:
         opened = Opened(uuid, known.number if known else 0, Link(0, 0, 0, 0), [], [], saved, [], self.reports)
         proven = max(known.synced if known else 0, saved.position if saved else 0)
         self._segments(opened, proven)
+        if known is not None and known.number < opened.link.epoch:
+            self.reports.append(f"{epoch.NAME} is damaged: it says {known.number}, the log {opened.link.epoch}")
         if not opened.uuid:
             opened.uuid = self._entropy(16)
         self._set_aside()
