@@ -1,0 +1,40 @@
+"""Configuration: a file, a `.env`, the environment and flags, read once into one frozen tree.
+
+The keys are in docs/configuration.md. Does not know who reads the tree.
+"""
+
+from mqueue.config.given import BadConfig
+from mqueue.config.load import load
+from mqueue.config.pages import describe
+from mqueue.config.tree import (
+    Address,
+    Config,
+    Data,
+    Jwt,
+    Logging,
+    Metrics,
+    NamespaceQuotas,
+    RateLimit,
+    Secret,
+    Security,
+    Server,
+    Tls,
+)
+
+__all__ = [
+    "Address",
+    "BadConfig",
+    "Config",
+    "Data",
+    "Jwt",
+    "Logging",
+    "Metrics",
+    "NamespaceQuotas",
+    "RateLimit",
+    "Secret",
+    "Security",
+    "Server",
+    "Tls",
+    "describe",
+    "load",
+]

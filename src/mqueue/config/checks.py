@@ -1,0 +1,141 @@
+"""What values must be to each other: secrets strong enough, TLS whole, nothing public that is not guarded.
+
+Each check looks at the finished tree and answers with keys and sentences. No sentence shows a secret.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from mqueue.config.keys import ALGORITHMS_PUBLIC, ALGORITHMS_SHARED
+from mqueue.config.tree import Address, Config, Jwt, Secret
+from mqueue.model.limits import FRAME_BYTES_MAX
+
+Wrong: TypeAlias = Iterator[tuple[str, str]]
+
+SECRET_BYTES_MIN = 32
+_LETTERS_MIN = 10
+_MAKE_ONE = "make one with `openssl rand -base64 48`"
+
+
+def resolve(config: Config) -> Config:
+    """Put what follows from other values in the place of what was left open."""
+    security, jwt = config.security, config.security.jwt
+    auth: tuple[str, ...] | None = security.auth
+    if auth is None:
+        auth = ("jwt",) if jwt.secret or jwt.jwks_file else ()
+    algorithms = jwt.algorithms or ()
+    if "jwt" in auth and not algorithms:
+        algorithms = ("HS256",) if jwt.secret else ("RS256", "ES256", "EdDSA")
+    return replace(config, security=replace(security, auth=auth, jwt=replace(jwt, algorithms=algorithms)))
+
+
+def check(config: Config) -> Wrong:
+    yield from _secrets(config.security.jwt)
+    yield from _ways_in(config)
+    yield from _algorithms(config.security.jwt)
+    yield from _tls(config)
+    yield from _listeners(config)
+    yield from _sizes(config)
+
+
+def _secrets(jwt: Jwt) -> Wrong:
+    for name, secret in (("secret", jwt.secret), ("previousSecret", jwt.previous_secret)):
+        if secret is not None and _is_weak(secret, jwt.algorithms):
+            least = _least(jwt.algorithms)
+            yield f"security.jwt.{name}", f"is too weak: at least {least} bytes that nobody guesses; {_MAKE_ONE}"
+    if jwt.previous_secret and not jwt.secret:
+        yield "security.jwt.previousSecret", "is given, but no secret that follows it"
+    if jwt.secret and jwt.jwks_file:
+        yield (
+            "security.jwt.jwksFile",
+            "is given beside a secret: give one of them, or tokens could be signed by either",
+        )
+
+
+def _is_weak(secret: Secret, algorithms: tuple[str, ...]) -> bool:
+    """Short for its signature, or of few letters: `secretsecretsecret…` is long and still a word."""
+    text = secret.reveal()
+    return len(text.encode()) < _least(algorithms) or len(set(text)) < _LETTERS_MIN
+
+
+def _least(algorithms: tuple[str, ...]) -> int:
+    """As many bytes as the hash has."""
+    return max([int(name[2:]) // 8 for name in algorithms if name in ALGORITHMS_SHARED], default=SECRET_BYTES_MIN)
+
+
+def _ways_in(config: Config) -> Wrong:
+    security = config.security
+    if "jwt" in security.auth and not (security.jwt.secret or security.jwt.jwks_file):
+        yield (
+            "security.auth",
+            f"is jwt, but there is no secret (JWT_SECRET; {_MAKE_ONE}) and no security.jwt.jwksFile",
+        )
+    if "keys" in security.auth and config.data.memory and not security.keys_file:
+        yield "security.auth", "is keys, but a broker in memory has no place to keep them: give security.keysFile"
+
+
+def _algorithms(jwt: Jwt) -> Wrong:
+    """One family: whoever may choose between two can have a public key taken for a secret."""
+    if jwt.secret and set(jwt.algorithms) & set(ALGORITHMS_PUBLIC):
+        yield "security.jwt.algorithms", f"take only {', '.join(ALGORITHMS_SHARED)} with a secret"
+    if jwt.jwks_file and not jwt.secret and set(jwt.algorithms) & set(ALGORITHMS_SHARED):
+        yield "security.jwt.algorithms", f"take only {', '.join(ALGORITHMS_PUBLIC)} with public keys"
+
+
+def _tls(config: Config) -> Wrong:
+    tls = config.security.tls
+    if tls.cert_file and not tls.key_file:
+        yield "security.tls.certFile", "is given, but security.tls.keyFile is not"
+    if tls.key_file and not tls.cert_file:
+        yield "security.tls.keyFile", "is given, but security.tls.certFile is not"
+    if tls.self_signed and tls.cert_file:
+        yield "security.tls.selfSigned", "is true although there is a certificate: give one of them"
+    if tls.client_ca_file and not tls.on:
+        yield "security.tls.clientCaFile", "is given, but TLS is off: give a certificate"
+
+
+def _listeners(config: Config) -> Wrong:
+    security, taken = config.security, dict[Address, str]()
+    guarded = bool(security.auth or security.tls.client_ca_file) and security.tls.on
+    for name in ("http", "grpc", "amqp"):
+        address: Address | None = getattr(config.server, name)
+        if address is None:
+            continue
+        path = f"broker.listeners.{name}"
+        if not (guarded or security.public_bind or _is_local(address.host)):
+            yield (
+                path,
+                (
+                    f"is {address}, open to the outside, and takes TLS and auth then (security.tls, security.auth);"
+                    " where something in front of it does that, security.publicBind: true"
+                ),
+            )
+        if address.port and address in taken:
+            yield path, f"is {address}, as broker.listeners.{taken[address]} is"
+        taken[address] = name
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name, which may lead anywhere
+        return False
+
+
+def _sizes(config: Config) -> Wrong:
+    limits, body = config.limits, config.server.body_bytes_max
+    message = limits.payload_bytes_max + limits.key_bytes_max + limits.headers_bytes_max
+    if message >= FRAME_BYTES_MAX:
+        yield (
+            "limits.maxMessageSize",
+            f"makes {message} bytes with key and headers; they take less than {FRAME_BYTES_MAX}",
+        )
+    if limits.call_bytes_max < message:
+        yield "limits.maxCallSize", f"is less than one message may have, {message} bytes"
+    if body * 3 < limits.payload_bytes_max * 4:
+        yield "server.maxBodySize", "is less than the longest message takes as base64; lower limits.maxMessageSize too"

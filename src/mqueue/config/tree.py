@@ -1,0 +1,143 @@
+"""What a running mqueue was told, as one frozen tree: a part per thing that is set, each with our defaults.
+
+Durations are milliseconds and sizes are bytes; what users type is turned into them before it gets here. Does not know
+where a value came from, nor who reads it.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from mqueue.log.segments.storage import Storage
+from mqueue.model.limits import KIB, MIB, Limits
+from mqueue.model.settings import Settings
+
+
+class Secret:
+    """A text that is never shown: not by repr, not by a traceback, not by an encoder (none knows this class)."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(self._text.encode(), other._text.encode())
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+class Address(Struct, frozen=True):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Server(Struct, frozen=True):
+    """Where it listens (None: not at all), and how much patience it has with those who connect."""
+
+    http: Address = Address("127.0.0.1", 8080)
+    grpc: Address | None = Address("127.0.0.1", 9000)
+    amqp: Address | None = Address("127.0.0.1", 5672)
+    connections_max: int = 10_000
+    body_bytes_max: int = 48 * MIB
+    headers_bytes_max: int = 64 * KIB
+    headers_timeout_ms: int = 10_000
+    body_timeout_ms: int = 30_000
+    idle_timeout_ms: int = 60_000
+    drain_timeout_ms: int = 30_000
+
+
+class Data(Struct, frozen=True):
+    """Where messages lie. `dir` counts only where `memory` is false."""
+
+    node: str | None = None
+    memory: bool = False
+    dir: str = "./data"
+    storage: Storage = Storage()
+
+
+class Jwt(Struct, frozen=True):
+    secret: Secret | None = None
+    previous_secret: Secret | None = None
+    jwks_file: str | None = None
+    issuer: str | None = None
+    audience: str | None = None
+    algorithms: tuple[str, ...] = ()
+    leeway_ms: int = 30_000
+    lifetime_max_ms: int = 24 * 3600 * 1000
+
+
+class Tls(Struct, frozen=True):
+    cert_file: str | None = None
+    key_file: str | None = None
+    self_signed: bool = False
+    client_ca_file: str | None = None
+
+    @property
+    def on(self) -> bool:
+        return self.self_signed or self.cert_file is not None
+
+
+class RateLimit(Struct, frozen=True):
+    """Per address and minute: requests (None: any number), and failed attempts to be let in."""
+
+    requests: int | None = None
+    failures: int = 60
+
+
+class Security(Struct, frozen=True):
+    """`auth` holds the ways to be let in, of `jwt` and `keys`; empty: everybody is."""
+
+    auth: tuple[str, ...] = ()
+    jwt: Jwt = Jwt()
+    keys_file: str | None = None
+    tls: Tls = Tls()
+    trusted_proxies: tuple[str, ...] = ()
+    rate_limit: RateLimit = RateLimit()
+    public_bind: bool = False
+
+
+class NamespaceQuotas(Struct, frozen=True):
+    """Messages a minute that a namespace may publish; None: any number."""
+
+    default: int | None = None
+    namespaces: Mapping[str, int] = MappingProxyType({})
+
+
+class Logging(Struct, frozen=True):
+    level: str = "info"
+    encoding: str = "json"
+
+
+class Metrics(Struct, frozen=True):
+    enabled: bool = True
+    public: bool = False
+    interval_ms: int = 1_000
+    topics_max: int = 1_000
+
+
+class Config(Struct, frozen=True):
+    server: Server = Server()
+    data: Data = Data()
+    limits: Limits = Limits()
+    security: Security = Security()
+    quotas: NamespaceQuotas = NamespaceQuotas()
+    topic: Settings = Settings()
+    logging: Logging = Logging()
+    metrics: Metrics = Metrics()
