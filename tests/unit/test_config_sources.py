@@ -332,6 +332,7 @@ def test_secrets_come_from_files(tmp_path: Path, path: Path) -> None:
     secret.write_text(f"{STRONG}\n")
     for name in ("JWT_SECRET_FILE", "MQUEUE_JWT_SECRET_FILE"):
         assert load(None, {name: str(secret)}, dotenv=None).security.jwt.secret == Secret(STRONG)
+    assert load(None, {}, {"security.jwt.secretFile": secret}, dotenv=None).security.jwt.secret == Secret(STRONG)
     config = read(path, f"security: {{jwt: {{secretFile: '{secret}'}}}}")
     assert config.security.jwt.secret == Secret(STRONG)
     assert load(path, {"JWT_SECRET": OTHER}, dotenv=None).security.jwt.secret == Secret(OTHER)
@@ -343,6 +344,13 @@ def test_a_secret_file_that_cannot_be_read(tmp_path: Path) -> None:
     for name, sentence in ((f"{big}x", "No such file"), (str(big), "longer than"), (str(tmp_path), "cannot be read")):
         with pytest.raises(BadConfig, match=sentence):
             load(None, {"JWT_SECRET_FILE": name}, dotenv=None)
+
+
+def test_what_cannot_be_read_is_not_also_called_missing() -> None:
+    public = {"MQUEUE_HTTP": "0.0.0.0:80", "MQUEUE_TLS_SELF_SIGNED": "yes", "MQUEUE_AUTH": "jwt"}
+    with pytest.raises(BadConfig) as caught:
+        load(None, {**public, "JWT_SECRET_FILE": "nowhere"}, dotenv=None)
+    assert caught.value.problems == ("JWT_SECRET_FILE: the file 'nowhere' cannot be read: No such file or directory",)
 
 
 def test_a_secret_and_its_file_in_one_source_are_refused() -> None:

@@ -6,7 +6,7 @@ Each check looks at the finished tree and answers with keys and sentences. No se
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -34,20 +34,28 @@ def resolve(config: Config) -> Config:
     return replace(config, security=replace(security, auth=auth, jwt=replace(jwt, algorithms=algorithms)))
 
 
-def check(config: Config) -> Wrong:
-    yield from _secrets(config.security.jwt)
-    yield from _ways_in(config)
-    yield from _algorithms(config.security.jwt)
-    yield from _tls(config)
-    yield from _listeners(config)
-    yield from _sizes(config)
+def check(config: Config, unread: Collection[str] = ()) -> Wrong:
+    """`unread`: keys whose values were bad. What hangs on them is not judged: that something is missing, which in
+    truth is only misspelled, would be a second and false alarm."""
+    yield from _strength(config.security.jwt)
+    if not any(path.startswith("security.") for path in unread):
+        yield from _secrets(config.security.jwt)
+        yield from _ways_in(config)
+        yield from _algorithms(config.security.jwt)
+        yield from _tls(config)
+        yield from _listeners(config)
+    if not any(path.startswith(("limits.", "server.")) for path in unread):
+        yield from _sizes(config)
 
 
-def _secrets(jwt: Jwt) -> Wrong:
+def _strength(jwt: Jwt) -> Wrong:
     for name, secret in (("secret", jwt.secret), ("previousSecret", jwt.previous_secret)):
         if secret is not None and _is_weak(secret, jwt.algorithms):
             least = _least(jwt.algorithms)
             yield f"security.jwt.{name}", f"is too weak: at least {least} bytes that nobody guesses; {_MAKE_ONE}"
+
+
+def _secrets(jwt: Jwt) -> Wrong:
     if jwt.previous_secret and not jwt.secret:
         yield "security.jwt.previousSecret", "is given, but no secret that follows it"
     if jwt.secret and jwt.jwks_file:

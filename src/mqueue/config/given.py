@@ -29,11 +29,13 @@ class BadConfig(BadSetting):
 
 
 class Given(Struct, frozen=True):
-    """`where` names the place and the key as the user wrote it; it begins the sentence when the value is wrong."""
+    """`where` names the place and the key as the user wrote it; it begins the sentence when the value is wrong. `lost`
+    says why there is no value to be read, although one was meant."""
 
     key: Key
     raw: Raw
     where: str
+    lost: str | None = None
 
 
 class Finds(Struct, frozen=True):
@@ -70,7 +72,7 @@ def add_secret(finds: Finds, key: Key, path: str, where: str) -> None:
     try:
         text = read_text(path, SECRET_BYTES_MAX).removesuffix("\n").removesuffix("\r")
     except ValueError as error:
-        finds.problems.append(f"{where}: the file {path!r:.80} {error}")
+        finds.given.append(Given(key, None, where, lost=f"{where}: the file {path!r:.80} {error}"))
     else:
         finds.given.append(Given(key, text, where))
 

@@ -46,14 +46,16 @@ def load(
     problems = [problem for source in sources for problem in source.problems]
     wheres: dict[str, str] = {}
     values: dict[str, Any] = {}
+    unread: set[str] = set()
     for given in (given for source in sources for given in source.given):
         try:
-            values[given.key.path] = given.key.kind.parse(given.raw)
+            values[given.key.path] = _parsed(given)
             wheres[given.key.path] = given.where
         except ValueError as error:
-            problems.append(_sentence(given, error))
+            problems.append(given.lost or _sentence(given, error))
+            unread.add(given.key.path)
     config = _build(values, wheres, problems)
-    problems += [f"{wheres.get(key, key)} {sentence}" for key, sentence in checks.check(config)]
+    problems += [f"{wheres.get(key, key)} {sentence}" for key, sentence in checks.check(config, unread)]
     if problems:
         raise BadConfig(problems)
     return config
@@ -61,6 +63,12 @@ def load(
 
 def _named(environ: Mapping[str, str]) -> str | None:
     return environ.get(variables.CONFIG_VARIABLE) or None
+
+
+def _parsed(given: Given) -> Any:
+    if given.lost:
+        raise ValueError
+    return given.key.kind.parse(given.raw)
 
 
 def _sentence(given: Given, error: ValueError) -> str:

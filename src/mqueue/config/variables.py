@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mqueue.config.given import Finds, Given, add_secret, meant, read_text
-from mqueue.config.keys import KEYS, Key
+from mqueue.config.keys import KEYS, SECRET_FILES, Key
 from mqueue.config.kinds import Raw
 
 CONFIG_VARIABLE = "MQUEUE_CONFIG"
@@ -75,6 +75,8 @@ def from_flags(flags: Mapping[str, Any]) -> Finds:
         path = FLAGS.get(name, name)
         if path in KEYS:
             finds.given.append(Given(KEYS[path], _raw(value), f"--{name}"))
+        elif path in SECRET_FILES:
+            add_secret(finds, SECRET_FILES[path], str(value), f"--{name}")
         else:
             finds.problems.append(f"--{name:.80}: unknown flag{meant(name, (*FLAGS, 'memory', 'config', *KEYS))}")
     return finds
