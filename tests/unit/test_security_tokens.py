@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from mqueue.model.errors import BadSetting, Refused, Unauthorized
+from mqueue.server.security import tokens
 from mqueue.server.security.claims import TOKEN_BYTES_MAX
 from mqueue.server.security.denied import Denied
 from mqueue.server.security.principal import UNIFORM, Principal, Rejected
@@ -318,6 +319,21 @@ def test_the_clock_decides_to_the_millisecond() -> None:
         with pytest.raises(Rejected):
             verifier.verify(token, now)
     assert verifier.verify(token, NOW), "a clock that came back finds the token alive again"
+
+
+def test_what_is_remembered_is_bounded_and_holds_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "PROVEN_MAX", 3)
+    verifier = Verifier([key_from_secret(SECRET)], ISS, AUD)
+    made = [forge(claims(sub=f"svc{number}")) for number in range(10)]
+    for token in made * 2:
+        assert verifier.verify(token, NOW)
+        assert len(verifier._proven) <= 3
+    before = set(verifier._proven)
+    for attack in on_the_algorithm().values():
+        with pytest.raises(Rejected):
+            verifier.verify(attack, NOW)
+    assert set(verifier._proven) == before, "a stranger pushes nothing out"
+    assert not any(token.encode() in repr(verifier._proven).encode() for token in made)
 
 
 def test_a_rotation_has_two_keys_for_a_while() -> None:

@@ -20,7 +20,6 @@ from mqueue.log.segments.disk import Disk
 from mqueue.log.segments.replace import replace
 from mqueue.model.errors import Corrupt, Error
 from mqueue.server.security.keys import KeyRecord, Keys, check_pepper
-from mqueue.server.security.principal import parse_grants
 
 NAME = "keys.json"
 TEMPORARY = "keys.json.new"
@@ -40,7 +39,7 @@ class KeyFile:
     def load(self) -> Keys:
         """The keys as they were saved last; none if they never were. Corrupt: somebody else wrote here."""
         data = self._read()
-        return Keys(self._pepper, () if data is None else self._opened(data))
+        return Keys(self._pepper) if data is None else self._opened(data)
 
     def save(self, keys: Keys) -> None:
         """Durable on return: a key that was shown works after a power cut, a revoked one stays revoked."""
@@ -57,17 +56,15 @@ class KeyFile:
         finally:
             self._disk.close(file)
 
-    def _opened(self, data: bytes) -> tuple[KeyRecord, ...]:
+    def _opened(self, data: bytes) -> Keys:
         seal, _, rest = data.partition(b"\n")
         sheet = rest.removesuffix(b"\n")
         if not hmac.compare_digest(seal, self._seal(sheet)):
             raise Corrupt(f"{NAME} was changed by somebody else, or the pepper is another one")
         with suppress(msgspec.DecodeError, Error):  # sealed by us, so only a version of ours that we do not know
             found = msgspec.json.decode(sheet, type=_Sheet)
-            for record in found.keys:
-                parse_grants(record.scopes)
             if found.version == VERSION:
-                return found.keys
+                return Keys(self._pepper, found.keys)
         raise Corrupt(f"{NAME} is not of version {VERSION}")
 
     def _seal(self, sheet: bytes) -> bytes:

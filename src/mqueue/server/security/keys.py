@@ -55,7 +55,7 @@ class Keys:
     def __init__(self, pepper: bytes, records: Iterable[KeyRecord] = ()) -> None:
         self._pepper = check_pepper(pepper)
         self._by_name = {record.name: record for record in records}
-        self._by_digest = {record.digest: record for record in self._by_name.values()}
+        self._by_digest = {record.digest: (record, _principal(record)) for record in self._by_name.values()}
 
     @property
     def records(self) -> tuple[KeyRecord, ...]:
@@ -87,19 +87,20 @@ class Keys:
         if not well_formed(text):
             raise Rejected("not a key")
         digest = self._digest(text)
-        record = self._by_digest.get(digest)
+        found = self._by_digest.get(digest)
         # The look-up is by a hash nobody can steer without the pepper; the comparison gives nothing away either.
-        if record is None or not hmac.compare_digest(record.digest, digest):
+        if found is None or not hmac.compare_digest(found[0].digest, digest):
             raise Rejected("unknown key")
+        record, principal = found
         if record.revoked_at is not None:
             raise Rejected("key revoked")
         if not record.alive(now):
             raise Rejected("key expired")
-        return Principal(record.name, parse_grants(record.scopes), via="key")
+        return principal
 
     def _put(self, record: KeyRecord) -> None:
         self._by_name[record.name] = record
-        self._by_digest[record.digest] = record
+        self._by_digest[record.digest] = record, _principal(record)
 
     def _digest(self, key: str) -> str:
         return hashlib.blake2b(key.encode(), key=self._pepper, person=b"mqueue key", digest_size=32).hexdigest()
@@ -125,6 +126,10 @@ def check_pepper(pepper: bytes) -> bytes:
     if len(pepper) < PEPPER_BYTES_MIN:
         raise BadSetting(f"the pepper for keys has {len(pepper)} bytes: at least {PEPPER_BYTES_MIN} are needed")
     return pepper if len(pepper) <= hashlib.blake2b.MAX_KEY_SIZE else hashlib.blake2b(pepper).digest()
+
+
+def _principal(record: KeyRecord) -> Principal:
+    return Principal(record.name, parse_grants(record.scopes), via="key")
 
 
 def _check(body: str) -> str:

@@ -7,14 +7,16 @@ a header says. `now` is in milliseconds and handed in. A caller learns one sente
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jwt
+from msgspec import Struct
 
 from mqueue.model.errors import BadSetting
 from mqueue.model.limits import TIME_MS_MAX
-from mqueue.server.security.claims import grants_of, split
+from mqueue.server.security.claims import checked, grants_of, split
 from mqueue.server.security.denied import JTI_LENGTH_MAX, Denied
 from mqueue.server.security.principal import Principal, Rejected, is_subject
 from mqueue.server.security.signing import ALGORITHMS, AlgorithmName, VerifyKey
@@ -22,9 +24,20 @@ from mqueue.server.security.signing import ALGORITHMS, AlgorithmName, VerifyKey
 LEEWAY_SECONDS_MAX = 30
 LIFETIME_SECONDS_MAX = 86_400
 KEYS_MAX = 16
+PROVEN_MAX = 4096
 _REQUIRED = ("exp", "iat", "aud", "iss", "sub")
 # Headers that tell a reader to get a key elsewhere or to follow rules we do not know. Nobody honest sends them here.
 _REFUSED_HEADERS = ("jku", "x5u", "jwk", "x5c", "crit", "b64", "zip", "enc")
+
+
+class _Proven(Struct, frozen=True):
+    """A token whose signature and claims are good: what is left to ask is the time, and whether it was taken back."""
+
+    principal: Principal
+    issued_at: int
+    starts_at: int
+    expires_at: int
+    jti: str | None
 
 
 class Verifier:
@@ -51,16 +64,46 @@ class Verifier:
         self._by_kid = {key.kid: key for key in keys if key.kid is not None}
         self._issuer, self._audience = issuer, audience
         self._leeway_ms, self._lifetime_ms_max = leeway_seconds * 1000, lifetime_seconds_max * 1000
+        # By their digest, so that no token lies in memory longer than its call. Clock and denials are asked every time.
+        self._proven: dict[bytes, _Proven] = {}
         self.denied = denied if denied is not None else Denied()
 
     def verify(self, text: str, now: int) -> Principal:
         """Who carries this token; or Rejected, whatever the text is."""
+        digest = hashlib.sha256(checked(text)).digest()
+        proven = self._proven.get(digest)
+        if proven is None:
+            proven = self._prove(text)
+            self._remember(digest, proven)
+        self._check_time(proven, now)
+        if self.denied.denies(proven.jti, proven.issued_at):
+            raise Rejected("denied")
+        return proven.principal
+
+    def _prove(self, text: str) -> _Proven:
+        """All that does not depend on when it is asked."""
         header, claims, signed, signature = split(text)
         self._check_signature(header, signed, signature)
         self._check_claims(claims)
-        issued_at = self._check_times(claims, now)
-        self._check_denied(claims.get("jti"), issued_at)
-        return Principal(claims["sub"], grants_of(claims), via="token")
+        issued_at, expires_at = _ms(claims, "iat"), _ms(claims, "exp")
+        if not 0 < expires_at - issued_at <= self._lifetime_ms_max:
+            raise Rejected("lifetime")
+        starts_at = max(issued_at, _ms(claims, "nbf")) if "nbf" in claims else issued_at
+        principal = Principal(claims["sub"], grants_of(claims), via="token")
+        return _Proven(principal, issued_at, starts_at, expires_at, _jti(claims))
+
+    def _remember(self, digest: bytes, proven: _Proven) -> None:
+        """Only good signatures come here, so that strangers cannot push out what is remembered."""
+        if len(self._proven) >= PROVEN_MAX:
+            self._proven.pop(next(iter(self._proven)), None)
+        self._proven[digest] = proven
+
+    def _check_time(self, proven: _Proven, now: int) -> None:
+        """A token ends at `exp`; the leeway is for clocks, both ways."""
+        if now >= proven.expires_at + self._leeway_ms:
+            raise Rejected("expired")
+        if proven.starts_at > now + self._leeway_ms:
+            raise Rejected("not yet")
 
     def _check_signature(self, header: Mapping[str, Any], signed: bytes, signature: bytes) -> None:
         for name in _REFUSED_HEADERS:
@@ -94,25 +137,6 @@ class Verifier:
             raise Rejected("aud")
         if not is_subject(claims["sub"]):
             raise Rejected("sub")
-
-    def _check_times(self, claims: Mapping[str, Any], now: int) -> int:
-        """When it was issued. A token ends at `exp`: the leeway is for clocks, both ways."""
-        expires_at, issued_at = _ms(claims, "exp"), _ms(claims, "iat")
-        if now >= expires_at + self._leeway_ms:
-            raise Rejected("expired")
-        if issued_at > now + self._leeway_ms:
-            raise Rejected("issued in the future")
-        if not 0 < expires_at - issued_at <= self._lifetime_ms_max:
-            raise Rejected("lifetime")
-        if "nbf" in claims and _ms(claims, "nbf") > now + self._leeway_ms:
-            raise Rejected("not yet")
-        return issued_at
-
-    def _check_denied(self, jti: object, issued_at: int) -> None:
-        if jti is not None and not (isinstance(jti, str) and 0 < len(jti) <= JTI_LENGTH_MAX):
-            raise Rejected("jti")
-        if self.denied.denies(jti, issued_at):
-            raise Rejected("denied")
 
 
 def issue(
@@ -158,3 +182,10 @@ def _ms(claims: Mapping[str, Any], name: str) -> int:
     if not 0 < value <= TIME_MS_MAX // 1000:
         raise Rejected(f"{name} is out of range")
     return int(value * 1000)
+
+
+def _jti(claims: Mapping[str, Any]) -> str | None:
+    jti = claims.get("jti")
+    if jti is None or (isinstance(jti, str) and 0 < len(jti) <= JTI_LENGTH_MAX):
+        return jti
+    raise Rejected("jti")
