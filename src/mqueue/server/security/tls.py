@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import ssl
 import tempfile
-from pathlib import Path
 
 from mqueue.model.errors import BadSetting
-from mqueue.server.security.certificates import CERTIFICATE_NAME, KEY_NAME, Pair, check_pair, write_pair
+from mqueue.server.security.certificates import Pair, check_pair
 
 # TLS 1.2 with forward secrecy and authenticated encryption only; the suites of TLS 1.3 are all good and stand apart.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -86,13 +85,14 @@ def _trust(context: ssl.SSLContext, ca: bytes) -> None:
 
 
 def _load(context: ssl.SSLContext, pair: Pair) -> None:
-    """The ssl module reads keys from files only, so for a moment there is one, in a directory of ours (0700).
+    """The ssl module reads keys from files only, so for a moment there is one, for our eyes alone (0600).
 
     The empty password is for a key that has one: without it the library would stop and ask at the terminal.
     """
-    with tempfile.TemporaryDirectory(prefix="mqueue-") as directory:
-        write_pair(pair, Path(directory))
+    with tempfile.NamedTemporaryFile(prefix="mqueue-") as file:
+        file.write(pair.key + b"\n" + pair.certificate)
+        file.flush()
         try:
-            context.load_cert_chain(Path(directory, CERTIFICATE_NAME), Path(directory, KEY_NAME), "")
+            context.load_cert_chain(file.name, password="")
         except ssl.SSLError:
             raise BadSetting("the TLS certificate and its key cannot be used together") from None
