@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqueue.broker.broker import Broker
 from mqueue.config import Address, BadConfig, Config, Secret, describe, load
 from mqueue.config.document import FILE_BYTES_MAX, from_file
 from mqueue.config.keys import KEYS
@@ -19,6 +20,12 @@ from mqueue.config.variables import from_dotenv
 from mqueue.log.segments.storage import Storage
 from mqueue.model.limits import KIB, MIB
 from mqueue.model.settings import Retention
+from mqueue.model.settings import describe as describe_settings
+from mqueue.policy.quota import Quotas
+from mqueue.server.security.keys import Keys
+from mqueue.server.security.peers import Proxies, RateLimit
+from mqueue.server.security.signing import key_from_secret
+from mqueue.server.security.tokens import Verifier
 
 STRONG = "xK4v-0pQ7_zR9tW2mN5bL8cJ1hG6fD3s"
 OTHER = STRONG[::-1]
@@ -152,7 +159,7 @@ def test_sizes_durations_and_lists_as_people_write_them(path: Path) -> None:
         """\
 storage: {segmentSize: 128 MB, cacheSize: 0, scrubHours: 0.5}
 server: {idleTimeout: 1m30s, drainTimeout: 0.25, headersTimeout: 5}
-security: {auth: [keys], trustedProxies: [10.0.0.0/8, "::1"]}
+security: {auth: [keys], keys: {pepper: xK4v-0pQ7_zR9tW2mN5bL8cJ1hG6fD3s}, trustedProxies: [10.0.0.0/8, "::1"]}
 quotas: {default: 5, namespaces: {a: 1, b: 0}}
 defaults: {topic: {retention: {hours: null}}, delivery: {maxRetries: none}}
 """,
@@ -182,6 +189,32 @@ def test_the_tree_is_frozen() -> None:
         config.server.http = None  # type: ignore[misc, assignment]
     with pytest.raises(TypeError):
         config.quotas.namespaces["a"] = 2  # type: ignore[index]
+
+
+def test_what_is_taken_here_is_taken_by_the_parts(tmp_path: Path) -> None:
+    texts = {
+        "JWT_SECRET": STRONG,
+        "MQUEUE_KEYS_PEPPER": OTHER,
+        "MQUEUE_AUTH": "jwt,keys",
+        "MQUEUE_TRUSTED_PROXIES": "10.0.0.0/8",
+        "MQUEUE_RATE_LIMIT": "10",
+        "NAMESPACE_QUOTAS": "a:1",
+        "MQUEUE_DATA_DIR": str(tmp_path / "data"),
+    }
+    config = load(None, texts, dotenv=None)
+    security, jwt = config.security, config.security.jwt
+    assert jwt.secret is not None
+    assert security.keys_pepper is not None
+    assert security.rate_limit.per_second is not None
+    seconds = jwt.leeway_ms // 1000, jwt.lifetime_max_ms // 1000
+    Verifier([key_from_secret(jwt.secret.reveal())], jwt.issuer, jwt.audience, jwt.algorithms, *seconds)
+    Keys(security.keys_pepper.reveal().encode())
+    Proxies(security.trusted_proxies)
+    RateLimit(security.rate_limit.per_second, security.rate_limit.burst)
+    Quotas(config.quotas.namespaces, config.quotas.default)
+    settings = describe_settings(config.topic)
+    with Broker(config.data.dir, limits=config.limits, storage=config.data.storage, **settings) as broker:
+        assert broker.configure("orders") == settings
 
 
 # Hostile files

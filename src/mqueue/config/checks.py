@@ -5,20 +5,20 @@ Each check looks at the finished tree and answers with keys and sentences. No se
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from mqueue.config.keys import ALGORITHMS_PUBLIC, ALGORITHMS_SHARED
-from mqueue.config.tree import Address, Config, Jwt, Secret
+from mqueue.config.tree import Address, Config, Jwt, Secret, Security
 from mqueue.model.limits import FRAME_BYTES_MAX
+from mqueue.server.security.peers import bind_allowed
+from mqueue.server.security.signing import SECRET_BYTES_DISTINCT_MIN, SECRET_BYTES_MIN
 
 Wrong: TypeAlias = Iterator[tuple[str, str]]
 
-SECRET_BYTES_MIN = 32
-_LETTERS_MIN = 10
+_SHARED = ("HS256",)
+_PUBLIC = ("RS256", "ES256")
 _MAKE_ONE = "make one with `openssl rand -base64 48`"
 
 
@@ -30,14 +30,14 @@ def resolve(config: Config) -> Config:
         auth = ("jwt",) if jwt.secret or jwt.jwks_file else ()
     algorithms = jwt.algorithms or ()
     if "jwt" in auth and not algorithms:
-        algorithms = ("HS256",) if jwt.secret else ("RS256", "ES256", "EdDSA")
+        algorithms = _SHARED if jwt.secret else _PUBLIC
     return replace(config, security=replace(security, auth=auth, jwt=replace(jwt, algorithms=algorithms)))
 
 
 def check(config: Config, unread: Collection[str] = ()) -> Wrong:
     """`unread`: keys whose values were bad. What hangs on them is not judged: that something is missing, which in
     truth is only misspelled, would be a second and false alarm."""
-    yield from _strength(config.security.jwt)
+    yield from _strength(config.security)
     if not any(path.startswith("security.") for path in unread):
         yield from _secrets(config.security.jwt)
         yield from _ways_in(config)
@@ -48,11 +48,21 @@ def check(config: Config, unread: Collection[str] = ()) -> Wrong:
         yield from _sizes(config)
 
 
-def _strength(jwt: Jwt) -> Wrong:
-    for name, secret in (("secret", jwt.secret), ("previousSecret", jwt.previous_secret)):
-        if secret is not None and _is_weak(secret, jwt.algorithms):
-            least = _least(jwt.algorithms)
-            yield f"security.jwt.{name}", f"is too weak: at least {least} bytes that nobody guesses; {_MAKE_ONE}"
+def _strength(security: Security) -> Wrong:
+    secrets = {
+        "jwt.secret": security.jwt.secret,
+        "jwt.previousSecret": security.jwt.previous_secret,
+        "keys.pepper": security.keys_pepper,
+    }
+    for name, secret in secrets.items():
+        if secret is not None and _is_weak(secret):
+            yield f"security.{name}", f"is too weak: at least {SECRET_BYTES_MIN} bytes that nobody guesses; {_MAKE_ONE}"
+
+
+def _is_weak(secret: Secret) -> bool:
+    """Short, or of few signs: a word many times over is long and still a word."""
+    data = secret.reveal().encode()
+    return len(data) < SECRET_BYTES_MIN or len(set(data)) < SECRET_BYTES_DISTINCT_MIN
 
 
 def _secrets(jwt: Jwt) -> Wrong:
@@ -65,17 +75,6 @@ def _secrets(jwt: Jwt) -> Wrong:
         )
 
 
-def _is_weak(secret: Secret, algorithms: tuple[str, ...]) -> bool:
-    """Short for its signature, or of few letters: `secretsecretsecret…` is long and still a word."""
-    text = secret.reveal()
-    return len(text.encode()) < _least(algorithms) or len(set(text)) < _LETTERS_MIN
-
-
-def _least(algorithms: tuple[str, ...]) -> int:
-    """As many bytes as the hash has."""
-    return max([int(name[2:]) // 8 for name in algorithms if name in ALGORITHMS_SHARED], default=SECRET_BYTES_MIN)
-
-
 def _ways_in(config: Config) -> Wrong:
     security = config.security
     if "jwt" in security.auth and not (security.jwt.secret or security.jwt.jwks_file):
@@ -83,16 +82,18 @@ def _ways_in(config: Config) -> Wrong:
             "security.auth",
             f"is jwt, but there is no secret (JWT_SECRET; {_MAKE_ONE}) and no security.jwt.jwksFile",
         )
-    if "keys" in security.auth and config.data.memory and not security.keys_file:
-        yield "security.auth", "is keys, but a broker in memory has no place to keep them: give security.keysFile"
+    if "keys" in security.auth and config.data.memory:
+        yield "security.auth", "is keys, but a broker in memory has no place to keep them: give it a data directory"
+    if "keys" in security.auth and not security.keys_pepper:
+        yield "security.auth", f"is keys, but there is no security.keys.pepper (MQUEUE_KEYS_PEPPER; {_MAKE_ONE})"
 
 
 def _algorithms(jwt: Jwt) -> Wrong:
     """One family: whoever may choose between two can have a public key taken for a secret."""
-    if jwt.secret and set(jwt.algorithms) & set(ALGORITHMS_PUBLIC):
-        yield "security.jwt.algorithms", f"take only {', '.join(ALGORITHMS_SHARED)} with a secret"
-    if jwt.jwks_file and not jwt.secret and set(jwt.algorithms) & set(ALGORITHMS_SHARED):
-        yield "security.jwt.algorithms", f"take only {', '.join(ALGORITHMS_PUBLIC)} with public keys"
+    if jwt.secret and set(jwt.algorithms) & set(_PUBLIC):
+        yield "security.jwt.algorithms", f"take only {', '.join(_SHARED)} with a secret"
+    if jwt.jwks_file and not jwt.secret and set(jwt.algorithms) & set(_SHARED):
+        yield "security.jwt.algorithms", f"take only {', '.join(_PUBLIC)} with public keys"
 
 
 def _tls(config: Config) -> Wrong:
@@ -105,17 +106,19 @@ def _tls(config: Config) -> Wrong:
         yield "security.tls.selfSigned", "is true although there is a certificate: give one of them"
     if tls.client_ca_file and not tls.on:
         yield "security.tls.clientCaFile", "is given, but TLS is off: give a certificate"
+    if tls.clients and not tls.client_ca_file:
+        yield "security.tls.clients", "are given, but security.tls.clientCaFile is not: nobody could prove to be one"
 
 
 def _listeners(config: Config) -> Wrong:
     security, taken = config.security, dict[Address, str]()
-    guarded = bool(security.auth or security.tls.client_ca_file) and security.tls.on
+    known = bool(security.auth or security.tls.client_ca_file)
     for name in ("http", "grpc", "amqp"):
         address: Address | None = getattr(config.server, name)
         if address is None:
             continue
         path = f"broker.listeners.{name}"
-        if not (guarded or security.public_bind or _is_local(address.host)):
+        if not bind_allowed(address.host.lower(), known, security.tls.on, security.public_bind):
             yield (
                 path,
                 (
@@ -126,13 +129,6 @@ def _listeners(config: Config) -> Wrong:
         if address.port and address in taken:
             yield path, f"is {address}, as broker.listeners.{taken[address]} is"
         taken[address] = name
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name, which may lead anywhere
-        return False
 
 
 def _sizes(config: Config) -> Wrong:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from mqueue.config.kinds import (
     ADDRESS,
     AUTH,
+    CLIENTS,
     FILE,
     FLAG,
     NAME,
@@ -35,15 +36,13 @@ from mqueue.config.kinds import (
     words,
 )
 from mqueue.model.limits import FRAME_BYTES_MAX, KIB, MIB, PARTITIONS_MAX, VISIBILITY_MS_MAX
-
-ALGORITHMS_SHARED = ("HS256", "HS384", "HS512")
-ALGORITHMS_PUBLIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+from mqueue.server.security.signing import ALGORITHMS
+from mqueue.server.security.tokens import LEEWAY_SECONDS_MAX, LIFETIME_SECONDS_MAX
 
 _CLUSTER = "this version runs on one node, with a log of its own; remove it, or name a data directory instead"
 _COPIES = "one node keeps one copy; copies of the data directory are made below it"
 _LANES = "high, normal and low are the names, and whole numbers between them are lanes too"
 _SECOND = 1000
-_DAY = 86_400_000
 _TIMEOUT = duration(_SECOND, 3600 * _SECOND)
 
 
@@ -140,19 +139,19 @@ _SECURITY = (
             "MQUEUE_JWT_PREVIOUS_SECRET", "the one before, good as well while secrets are being changed"),
     _key("security.jwt.jwksFile", "security.jwt.jwks_file", optional(FILE), "MQUEUE_JWKS_FILE",
          "public keys (a JSON Web Key Set) that tokens are signed for, instead of a secret"),
-    _key("security.jwt.issuer", "security.jwt.issuer", optional(TEXT), "MQUEUE_JWT_ISSUER",
-         "the `iss` that tokens must have; none: any"),
-    _key("security.jwt.audience", "security.jwt.audience", optional(TEXT), "MQUEUE_JWT_AUDIENCE",
-         "the `aud` that tokens must have; none: any"),
-    _key("security.jwt.algorithms", "security.jwt.algorithms", optional(words(*ALGORITHMS_SHARED, *ALGORITHMS_PUBLIC)),
-         "MQUEUE_JWT_ALGORITHMS", "signatures that count; none: HS256 with a secret, RS256, ES256 and EdDSA with keys",
+    _key("security.jwt.issuer", "security.jwt.issuer", TEXT, "MQUEUE_JWT_ISSUER",
+         "the `iss` that tokens must have"),
+    _key("security.jwt.audience", "security.jwt.audience", TEXT, "MQUEUE_JWT_AUDIENCE",
+         "the `aud` that tokens must have"),
+    _key("security.jwt.algorithms", "security.jwt.algorithms", optional(words(*ALGORITHMS)),
+         "MQUEUE_JWT_ALGORITHMS", "signatures that count; none: HS256 with a secret, RS256 and ES256 with a key set",
          "none"),
-    _key("security.jwt.leeway", "security.jwt.leeway_ms", duration(0, 30 * _SECOND), "MQUEUE_JWT_LEEWAY",
-         "how far clocks may be apart"),
-    _key("security.jwt.maxLifetime", "security.jwt.lifetime_max_ms", duration(_SECOND, 365 * _DAY),
+    _key("security.jwt.leeway", "security.jwt.leeway_ms", duration(0, LEEWAY_SECONDS_MAX * _SECOND),
+         "MQUEUE_JWT_LEEWAY", "how far clocks may be apart"),
+    _key("security.jwt.maxLifetime", "security.jwt.lifetime_max_ms", duration(_SECOND, LIFETIME_SECONDS_MAX * _SECOND),
          "MQUEUE_JWT_MAX_LIFETIME", "tokens that live longer are refused"),
-    _key("security.keysFile", "security.keys_file", optional(PATH), "MQUEUE_KEYS_FILE",
-         "where API keys are kept, hashed; none: in the data directory"),
+    _secret("security.keys.pepper", "security.keys_pepper", optional(SECRET), "MQUEUE_KEYS_PEPPER",
+            "what API keys are hashed with, at least 32 bytes; they lie in the data directory"),
     _key("security.tls.certFile", "security.tls.cert_file", optional(FILE), "MQUEUE_TLS_CERT_FILE",
          "the certificate and what it hangs on, PEM"),
     _key("security.tls.keyFile", "security.tls.key_file", optional(FILE), "MQUEUE_TLS_KEY_FILE",
@@ -161,12 +160,15 @@ _SECURITY = (
          "make a certificate at the start, for trying things out"),
     _key("security.tls.clientCaFile", "security.tls.client_ca_file", optional(FILE), "MQUEUE_TLS_CLIENT_CA_FILE",
          "ask clients for a certificate of this authority"),
+    _key("security.tls.clients", "security.tls.clients", CLIENTS, "MQUEUE_TLS_CLIENTS",
+         "what they may do, by the subject of their certificate: `dns:a.example: read:tenant-a write:tenant-a/orders`;"
+         " in a variable `subject=grants; subject=grants`"),
     _key("security.trustedProxies", "security.trusted_proxies", NETWORKS, "MQUEUE_TRUSTED_PROXIES",
          "networks whose `X-Forwarded-For` is believed"),
-    _key("security.rateLimit.requests", "security.rate_limit.requests", optional(whole(1)), "MQUEUE_RATE_LIMIT",
-         "requests a minute of one address; none: any number"),
-    _key("security.rateLimit.failures", "security.rate_limit.failures", whole(1), "MQUEUE_RATE_LIMIT_FAILURES",
-         "refused logins a minute of one address"),
+    _key("security.rateLimit.perSecond", "security.rate_limit.per_second", optional(whole(1, 1_000_000)),
+         "MQUEUE_RATE_LIMIT", "requests a second of one address; none: any number"),
+    _key("security.rateLimit.burst", "security.rate_limit.burst", whole(1, 1_000_000), "MQUEUE_RATE_LIMIT_BURST",
+         "so many at once after a rest"),
 )  # fmt: skip
 
 _QUOTAS = (

@@ -21,6 +21,7 @@ from mqueue.config.tree import Address, Secret
 from mqueue.model.errors import Error
 from mqueue.model.names import check_name
 from mqueue.model.times import duration_ms
+from mqueue.server.security.principal import is_subject, parse_grants
 
 N = TypeVar("N", int, float)
 Raw: TypeAlias = str | tuple[str, ...] | Mapping[str, str] | None
@@ -231,6 +232,24 @@ def _parse_quotas(raw: Raw) -> Mapping[str, int]:
     return MappingProxyType(table)
 
 
+def _parse_clients(raw: Raw) -> Mapping[str, tuple[str, ...]]:
+    """`dns:a.example=read:a write:a/orders; …`, or a mapping in a file."""
+    pairs = list(raw.items()) if isinstance(raw, Mapping) else []
+    if isinstance(raw, str):
+        pairs = [(text.partition("=")[0], text.partition("=")[2]) for text in raw.split(";") if text.strip()]
+    elif not isinstance(raw, Mapping):
+        raise ValueError
+    table = {subject.strip(): tuple(grants.replace(",", " ").split()) for subject, grants in pairs}
+    for subject, grants in table.items():
+        if not grants or not is_subject(subject):
+            raise ValueError
+        try:
+            parse_grants(grants)
+        except Error as error:
+            raise Unfit(error.message) from error
+    return MappingProxyType(table)
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, _, limit = text.rpartition(":")
     return name, limit
@@ -248,6 +267,13 @@ SECRET = Kind("a text", _parse_secret, lambda value: "********")
 NETWORKS = Kind("networks such as 10.0.0.0/8, 192.0.2.7", _parse_networks, list)
 AUTH = Kind("auto, off, jwt, keys, or jwt and keys", _parse_auth, lambda ways: list(ways) or "off")
 QUOTAS = Kind("namespaces with messages a minute, as tenant-a:1000,tenant-b:500", _parse_quotas, dict)
+
+
+CLIENTS = Kind(
+    "subjects with what they may do, as dns:a.example=read:tenant-a write:tenant-a/orders; dns:b.example=admin:*",
+    _parse_clients,
+    lambda table: {subject: " ".join(grants) for subject, grants in table.items()},
+)
 
 
 def duration_text(ms: int) -> str:

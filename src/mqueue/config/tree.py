@@ -76,8 +76,8 @@ class Jwt(Struct, frozen=True):
     secret: Secret | None = None
     previous_secret: Secret | None = None
     jwks_file: str | None = None
-    issuer: str | None = None
-    audience: str | None = None
+    issuer: str = "mqueue"
+    audience: str = "mqueue"
     algorithms: tuple[str, ...] = ()
     leeway_ms: int = 30_000
     lifetime_max_ms: int = 24 * 3600 * 1000
@@ -88,6 +88,8 @@ class Tls(Struct, frozen=True):
     key_file: str | None = None
     self_signed: bool = False
     client_ca_file: str | None = None
+    clients: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """What those with a certificate may do, by its subject: grants as tokens have them."""
 
     @property
     def on(self) -> bool:
@@ -95,10 +97,10 @@ class Tls(Struct, frozen=True):
 
 
 class RateLimit(Struct, frozen=True):
-    """Per address and minute: requests (None: any number), and failed attempts to be let in."""
+    """Requests of one address; None: any number."""
 
-    requests: int | None = None
-    failures: int = 60
+    per_second: int | None = None
+    burst: int = 100
 
 
 class Security(Struct, frozen=True):
@@ -106,7 +108,7 @@ class Security(Struct, frozen=True):
 
     auth: tuple[str, ...] = ()
     jwt: Jwt = Jwt()
-    keys_file: str | None = None
+    keys_pepper: Secret | None = None
     tls: Tls = Tls()
     trusted_proxies: tuple[str, ...] = ()
     rate_limit: RateLimit = RateLimit()
