@@ -6,26 +6,43 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import closing
+from multiprocessing import get_context
 
 import pytest
 
 from tests.simulation.recall import recall, tiny
-from tests.simulation.run import simulate
+from tests.simulation.run import Outcome, simulate
 
 STATES = int(os.environ.get("MQUEUE_SIM_STATES") or 200_000)
+SEEDS_MAX = 10_000
 FIRST_SEED = int(os.environ.get("MQUEUE_SIM_SEED") or 0)
+
+
+def run(seed: int) -> Outcome:
+    with recall(), tiny():
+        return simulate(seed)
+
+
+def outcomes() -> Iterator[Outcome]:
+    """Seed after seed, on all processors, for as long as somebody wants more."""
+    with get_context("spawn").Pool(os.cpu_count()) as pool:
+        yield from pool.imap(run, range(FIRST_SEED, FIRST_SEED + SEEDS_MAX))
 
 
 @pytest.mark.timeout(0)
 def test_no_crash_breaks_a_promise(record_property: pytest.RecordProperty) -> None:
-    states, stores, seed = 0, 0, FIRST_SEED
-    with recall(), tiny():
-        while states < STATES:
-            outcome = simulate(seed)
-            assert not outcome.violations, f"make sim SEED={seed}\n" + "\n".join(outcome.violations)
-            states, stores, seed = states + outcome.states, stores + outcome.stores, seed + 1
+    states = stores = 0
+    with closing(outcomes()) as found:
+        for outcome in found:
+            assert not outcome.violations, f"make sim SEED={outcome.seed}\n" + "\n".join(outcome.violations)
+            states, stores = states + outcome.states, stores + outcome.stores
+            if states >= STATES:
+                break
+    assert states >= STATES
     record_property("states", states)
-    print(f"seeds {FIRST_SEED} to {seed - 1}: {states} states, {stores} of them as whole stores")
+    print(f"seeds {FIRST_SEED} to {outcome.seed}: {states} states, {stores} of them as whole stores")
 
 
 def test_the_same_seed_does_the_same() -> None:
