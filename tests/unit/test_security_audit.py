@@ -98,7 +98,7 @@ def test_nothing_from_outside_breaks_a_line_or_leaks_through_it() -> None:
 
 
 def test_a_secret_at_the_cut_is_masked_before_it_is_cut() -> None:
-    line = Audit(print).line(Decision(NOW, "x" * (TEXT_LENGTH_MAX - 25) + " " + KEY, "read", "refused"))
+    line = Audit(print).line(Decision(NOW, "x" * (TEXT_LENGTH_MAX - 15) + " " + KEY, "read", "refused"))
     assert KEY[:12] not in line
     assert len(json.loads(line)["who"]) <= TEXT_LENGTH_MAX
 
@@ -130,3 +130,12 @@ def test_no_log_call_shows_a_canary(log: tuple[logging.Logger, io.StringIO]) -> 
     assert "Traceback" in shown
     for canary in (TOKEN, TOKEN[:25], KEY, KEY[:20], SECRET):
         assert canary not in shown
+
+
+def test_a_formatter_that_renders_tracebacks_by_itself_finds_none() -> None:
+    error = ValueError(TOKEN)
+    record = logging.LogRecord("x", logging.ERROR, "x", 1, "failed", (), (ValueError, error, None))
+    assert RedactingFilter(Redactor()).filter(record)
+    assert record.exc_info is None
+    assert record.exc_text is not None
+    assert TOKEN not in record.exc_text

@@ -175,6 +175,16 @@ def test_a_widened_scope_under_the_old_seal_is_noticed() -> None:
         KeyFile(disk, PEPPER).load()
 
 
+def test_a_version_to_come_is_not_guessed_at() -> None:
+    disk = SimDisk()
+    saved(disk)
+    sheet = contents(disk).split(b"\n")[1].replace(b'"version":1', b'"version":2')
+    seal = KeyFile(disk, PEPPER)._seal(sheet)
+    disk.pwrite(disk.open(NAME, create=True), seal + b"\n" + sheet + b"\n", 0)
+    with pytest.raises(Corrupt, match="version"):
+        KeyFile(disk, PEPPER).load()
+
+
 class PowerCut(Exception):
     pass
 

@@ -133,9 +133,11 @@ def test_a_server_that_is_not_the_one_is_refused(ca: bytes | None, name: str) ->
 
 def test_a_self_signed_certificate_cannot_sign_others() -> None:
     """Whoever steals the key of a test server must not be able to pass for another."""
+    made = x509.load_pem_x509_certificate(SERVER.certificate)
+    assert not made.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     forger = Authority()
     forger.key = load_pem_private_key(SERVER.key, None)  # type: ignore[assignment]
-    forger.name = x509.load_pem_x509_certificate(SERVER.certificate).subject
+    forger.name = made.subject
     forger.identifier = x509.SubjectKeyIdentifier.from_public_key(forger.key.public_key())
     forged = forger.issue(names=[x509.DNSName("bank.example")])
     chain = Pair(forged.certificate + SERVER.certificate, forged.key)
@@ -287,6 +289,8 @@ def bad_pairs() -> list[Pair]:
 @pytest.mark.parametrize("pair", bad_pairs())
 def test_a_bad_pair_is_refused_and_the_old_one_stays(pair: Pair) -> None:
     tls = ServerTls(SERVER, NOW)
+    with pytest.raises(BadSetting):
+        check_pair(pair, NOW)
     with pytest.raises(BadSetting):
         tls.reload(pair, NOW)
     with pytest.raises(BadSetting):

@@ -184,6 +184,7 @@ def on_headers() -> Corpus:
 
 def on_json() -> Corpus:
     more = ('"sub": "admin"', f'"exp": {SECOND + 60}', '"s\\u0075b": "admin"', '"x": {"a":1,"a":2}')
+    constants = ("NaN", "Infinity", "-Infinity")
     deep = ("[" * 9 + "]" * 9, "[" * 2000 + "]" * 2000, '{"a":' * 900 + "1" + "}" * 900, "[" * 3000)
     text = json.dumps(GOOD)
     broken = (
@@ -201,6 +202,7 @@ def on_json() -> Corpus:
     encoded = (b'{"sub": "\xff"}', b'{"sub": "\xc0\xaf"}', text.encode("utf-16"), text.encode("utf-32"))
     return {
         **each("twice", more, lambda word: forge(raw(word))),
+        **each("constant", constants, lambda word: forge(raw(f'"x": {word}'))),
         **each("deep", deep, lambda word: forge(raw(f'"x": {word}'))),
         **each("claims", (*broken, *encoded), forge),
         **each("header", ("[]", "", "null", '{"alg":"HS256"', "{}"), lambda word: forge(header=word)),
@@ -310,6 +312,20 @@ def test_an_issued_token_passes_where_it_belongs_and_nowhere_else(algorithm: str
                 verifier.verify(token, NOW)
 
 
+def test_the_longest_token_and_one_longer() -> None:
+    padded = {len(token): token for pad in range(5990, 6010) for token in (long_token(pad, 0), long_token(pad, 1))}
+    assert verifiers()["HS256"].verify(padded[TOKEN_BYTES_MAX], NOW)
+    with pytest.raises(Rejected):
+        verifiers()["HS256"].verify(padded[TOKEN_BYTES_MAX + 1], NOW)
+
+
+def long_token(claims_pad: int, header_pad: int) -> str:
+    """To the byte: base64 leaves out every fourth length, so both parts are padded."""
+    short = len(forge(claims(x=""), header(cty="")))
+    pad = (TOKEN_BYTES_MAX - short) * 3 // 4 + claims_pad - 6000
+    return forge(claims(x="x" * pad), header(cty="x" * header_pad))
+
+
 def test_the_clock_decides_to_the_millisecond() -> None:
     verifier = Verifier([key_from_secret(SECRET)], ISS, AUD, leeway_seconds=5)
     token = forge()
@@ -407,7 +423,9 @@ def test_the_denied_are_bounded_and_never_forgotten_early() -> None:
         denied.deny("", NOW, NOW)
 
 
-@pytest.mark.parametrize("secret", [b"", b"abc", "secret", b"x" * 31, b"x" * 64, "secret" * 8, b"\0" * 32])
+@pytest.mark.parametrize(
+    "secret", [b"", b"abc", "secret", bytes(range(31)), b"x" * 31, b"x" * 64, "secret" * 8, b"\0" * 32]
+)
 def test_weak_secrets_are_refused(secret: bytes | str) -> None:
     with pytest.raises(BadSetting):
         key_from_secret(secret)
@@ -420,6 +438,10 @@ def test_keys_of_the_wrong_kind_are_refused() -> None:
     for text in (private, pem(weak), pem(curve), b"", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"):
         with pytest.raises(BadSetting):
             key_from_pem(text)
+    with pytest.raises(BadSetting, match="private key was given"):
+        key_from_pem(private)
+    with pytest.raises(BadSetting, match="is a private key"):
+        keys_from_jwks(json.dumps({"keys": [jwk(rsa_key())]}).encode())
     with pytest.raises(BadSetting):
         key_from_secret(pem(rsa_key()))
     with pytest.raises(BadSetting):
