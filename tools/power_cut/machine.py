@@ -50,6 +50,16 @@ def file_systems() -> list[str]:
     return [name for name, program in made.items() if program.removeprefix("mkfs.") in known]
 
 
+MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+PREFIX = f"power_cut-{os.getpid()}-"
+
+
+def sweep() -> None:
+    """Remove what an interrupt left: it may come just when a folder was made, or while it is being removed."""
+    for path in Path(MEMORY).glob(f"{PREFIX}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 class Machine:
     """`folder` is on the disk that is cut; `beside` is not."""
 
@@ -60,8 +70,7 @@ class Machine:
         self._powered = ExitStack()
 
     def __enter__(self) -> Machine:
-        memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
-        self.beside = Path(tempfile.mkdtemp(prefix=f"power_cut-{os.getpid()}-", dir=memory))
+        self.beside = Path(tempfile.mkdtemp(prefix=PREFIX, dir=MEMORY))
         self._house.callback(shutil.rmtree, self.beside, ignore_errors=True)
         self._house.push(self._powered)
         try:

@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 from types import FrameType
 
-from machine import Machine, file_systems, missing
+from machine import Machine, file_systems, missing, sweep
 
 HERE = Path(__file__).parent
 SHOWN = 5
@@ -151,7 +151,10 @@ def main() -> int:
         print(f"power_cut: {why}", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, _terminated)
-    return 0 if run(_arguments()) else 1
+    try:
+        return 0 if run(_arguments()) else 1
+    finally:
+        sweep()
 
 
 if __name__ == "__main__":
