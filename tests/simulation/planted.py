@@ -14,7 +14,7 @@ import pytest
 
 from mqueue.broker import foundation
 from mqueue.broker.commits import Commits
-from mqueue.log.segments import checkpoint, commit, index, recovery, scan, segment
+from mqueue.log.segments import checkpoint, commit, index, recovery, scan, sealed, segment
 from mqueue.log.segments.cleaner import Cleaner
 from mqueue.log.segments.commit import Commit, Link
 from mqueue.log.segments.committer import Batch, Committer
@@ -233,14 +233,14 @@ def index_believed_without_its_checksum(patch: Patch) -> None:
     class Blind:
         value = staticmethod(lambda data: Equal())
 
-    real = index.google_crc32c
+    real = sealed.google_crc32c
 
     def load(original: Any, *args: Any) -> Any:
-        index.google_crc32c = Blind
+        sealed.google_crc32c = Blind
         try:
             return original(*args)
         finally:
-            index.google_crc32c = real
+            sealed.google_crc32c = real
 
     around(patch, index, "load", load)
 

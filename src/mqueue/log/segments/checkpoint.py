@@ -15,12 +15,11 @@ from __future__ import annotations
 import re
 import struct
 
-import google_crc32c
 from msgspec import Struct
 
 from mqueue.log.segments.disk import Disk
 from mqueue.log.segments.replace import replace
-from mqueue.model.errors import Refused
+from mqueue.log.segments.sealed import check_version, read, seal, unseal
 
 VERSION = 1
 KEPT = 2
@@ -51,9 +50,7 @@ def save(disk: Disk, saved: Saved) -> None:
     parts = [_FIELDS.pack(saved.uuid, saved.position, saved.last_id, saved.topic_id, VERSION, 0)]
     for topic, (position, point) in saved.points.items():
         parts += (_POINT.pack(position, topic, len(point)), point)
-    rest = b"".join(parts)
-    data = _MAGIC + struct.pack("<I", google_crc32c.value(rest)) + rest
-    replace(disk, TEMPORARY, f"checkpoint-{saved.position:020}", data)
+    replace(disk, TEMPORARY, f"checkpoint-{saved.position:020}", seal(_MAGIC, b"".join(parts)))
     for name in names(disk)[KEPT:]:
         disk.unlink(name)
 
@@ -65,24 +62,15 @@ def names(disk: Disk) -> list[str]:
 
 def load(disk: Disk, name: str) -> Saved | None:
     """What a file says; None if it is damaged."""
-    file = disk.open(name)
-    try:
-        data = disk.pread(file, disk.size(file), 0)
-    finally:
-        disk.close(file)
-    if len(data) < 8 + _FIELDS.size or data[:4] != _MAGIC:
+    data = unseal(_MAGIC, read(disk, name), _FIELDS.size)
+    if data is None:
         return None
-    if google_crc32c.value(data[8:]) != struct.unpack_from("<I", data, 4)[0]:
-        return None
-    uuid, position, last_id, topic_id, version, _ = _FIELDS.unpack_from(data, 8)
-    if version != VERSION:
-        raise Refused(
-            f"{name} is of format {version}; this version of mqueue reads format {VERSION}", code="other_version"
-        )
+    uuid, position, last_id, topic_id, version, _ = _FIELDS.unpack_from(data)
+    check_version(name, version, VERSION)
     if position != position_of(name):
         return None
     points: dict[int, tuple[int, bytes]] = {}
-    place = 8 + _FIELDS.size
+    place = _FIELDS.size
     while place < len(data):
         taken, topic, length = _POINT.unpack_from(data, place)
         place += _POINT.size

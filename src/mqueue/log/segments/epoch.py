@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import struct
 
-import google_crc32c
 from msgspec import Struct
 
 from mqueue.log.segments.disk import Disk
-from mqueue.model.errors import Refused
+from mqueue.log.segments.sealed import check_version, read, seal, unseal
 
 NAME = "EPOCH"
 VERSION = 1
@@ -33,12 +32,8 @@ class Epoch(Struct, frozen=True):
 
 def load(disk: Disk) -> tuple[Epoch | None, bool]:
     """The newest slot that is whole, and whether one of them is damaged."""
-    file = disk.open(NAME)
-    try:
-        data = disk.pread(file, 2 * _SLOT_BYTES, 0)
-    finally:
-        disk.close(file)
-    slots = [data[:_SLOT_BYTES], data[_SLOT_BYTES:]]
+    data = read(disk, NAME)
+    slots = [data[:_SLOT_BYTES], data[_SLOT_BYTES : 2 * _SLOT_BYTES]]
     found = [slot for slot in map(_unpack, slots) if slot is not None]
     newest = max(found, key=lambda slot: (slot.number, slot.synced), default=None)
     written = max(sum(any(slot) for slot in slots), 2 if newest is not None and newest.number > 1 else 1)
@@ -60,18 +55,13 @@ def save(disk: Disk, epoch: Epoch) -> None:
 
 def _pack(epoch: Epoch) -> bytes:
     rest = _FIELDS.pack(epoch.uuid, epoch.synced, epoch.number, VERSION).ljust(_SLOT_BYTES - 8, b"\0")
-    return _MAGIC + struct.pack("<I", google_crc32c.value(rest)) + rest
+    return seal(_MAGIC, rest)
 
 
 def _unpack(slot: bytes) -> Epoch | None:
-    if len(slot) < _SLOT_BYTES or slot[:4] != _MAGIC:
+    rest = unseal(_MAGIC, slot, _SLOT_BYTES - 8)
+    if rest is None:
         return None
-    if google_crc32c.value(slot[8:]) != struct.unpack_from("<I", slot, 4)[0]:
-        return None
-    uuid, synced, number, version = _FIELDS.unpack_from(slot, 8)
-    if version != VERSION:
-        raise Refused(
-            f"the data directory is of format {version}; this version of mqueue reads format {VERSION}",
-            code="other_version",
-        )
+    uuid, synced, number, version = _FIELDS.unpack_from(rest)
+    check_version("the data directory", version, VERSION)
     return Epoch(uuid, number, synced)

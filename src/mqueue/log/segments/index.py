@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-import google_crc32c
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -27,6 +26,7 @@ from mqueue.log.segments import commit as envelope
 from mqueue.log.segments.commit import Commit, Link
 from mqueue.log.segments.disk import Disk
 from mqueue.log.segments.replace import replace
+from mqueue.log.segments.sealed import read, seal, unseal
 from mqueue.log.told import claims_of
 from mqueue.model.errors import Corrupt
 from mqueue.model.events import Duplicated, Event, Rescheduled
@@ -201,26 +201,19 @@ def save(disk: Disk, uuid: bytes, index: Index) -> None:
     link = index.link
     fields = (uuid, index.start, link.position, link.crc, link.epoch, link.at, VERSION, 0, 0, *map(len, tables))
     rest = _FIELDS.pack(*fields) + b"".join(table.tobytes() for table in tables)
-    data = _MAGIC + struct.pack("<I", google_crc32c.value(rest)) + rest
-    replace(disk, TEMPORARY, name_of(index.start), data)
+    replace(disk, TEMPORARY, name_of(index.start), seal(_MAGIC, rest))
 
 
 def load(disk: Disk, uuid: bytes, start: int) -> Index | None:
     """What the file beside a segment says; None if it is damaged, or of something else."""
-    file = disk.open(name_of(start))
-    try:
-        data = disk.pread(file, disk.size(file), 0)
-    finally:
-        disk.close(file)
-    if len(data) < 8 + _FIELDS.size or data[:4] != _MAGIC:
+    data = unseal(_MAGIC, read(disk, name_of(start)), _FIELDS.size)
+    if data is None:
         return None
-    if google_crc32c.value(data[8:]) != struct.unpack_from("<I", data, 4)[0]:
-        return None
-    owner, of, end, crc, epoch, at, version, _, _, *counts = _FIELDS.unpack_from(data, 8)
+    owner, of, end, crc, epoch, at, version, _, _, *counts = _FIELDS.unpack_from(data)
     if owner != uuid or of != start or version != VERSION:
         return None
     tables = []
-    place = 8 + _FIELDS.size
+    place = _FIELDS.size
     for table, count in zip(_TABLES, counts, strict=True):
         tables.append(np.frombuffer(data, table, count, place))
         place += count * table.itemsize

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import struct
 
-import google_crc32c
-
 from mqueue.log.segments.disk import Disk
+from mqueue.log.segments.sealed import read, seal, unseal
 
 NAME = "POISON"
 _MAGIC = b"MQP1"
+_POSITION = struct.Struct("<Q")
 
 
 def save(disk: Disk, position: int) -> None:
-    rest = struct.pack("<Q", position)
     file = disk.open(NAME, create=True)
     try:
-        disk.pwrite(file, _MAGIC + struct.pack("<I", google_crc32c.value(rest)) + rest, 0)
+        disk.pwrite(file, seal(_MAGIC, _POSITION.pack(position)), 0)
         disk.sync(file)
     finally:
         disk.close(file)
@@ -32,14 +31,10 @@ def save(disk: Disk, position: int) -> None:
 def load(disk: Disk) -> int | None:
     if NAME not in disk.list():
         return None
-    file = disk.open(NAME)
-    try:
-        data = disk.pread(file, 16, 0)
-    finally:
-        disk.close(file)
-    if len(data) != 16 or data[:4] != _MAGIC or google_crc32c.value(data[8:]) != struct.unpack_from("<I", data, 4)[0]:
+    rest = unseal(_MAGIC, read(disk, NAME), _POSITION.size)
+    if rest is None:
         return None
-    position: int = struct.unpack_from("<Q", data, 8)[0]
+    position: int = _POSITION.unpack_from(rest)[0]
     return position
 
 

@@ -14,11 +14,10 @@ from __future__ import annotations
 import re
 import struct
 
-import google_crc32c
 from msgspec import Struct
 
 from mqueue.log.segments.commit import Link
-from mqueue.model.errors import Refused
+from mqueue.log.segments.sealed import check_version, seal, unseal
 
 VERSION = 1
 HEADER_BYTES = 4096
@@ -79,18 +78,14 @@ def start_of(name: str) -> int | None:
 def pack(uuid: bytes, link: Link) -> bytes:
     """The header of a segment that goes on from a commit."""
     rest = _FIELDS.pack(uuid, link.position, link.epoch, link.crc, link.at, VERSION).ljust(HEADER_BYTES - 8, b"\0")
-    return _MAGIC + struct.pack("<I", google_crc32c.value(rest)) + rest
+    return seal(_MAGIC, rest)
 
 
 def unpack(data: bytes, name: str) -> tuple[bytes, Link] | None:
     """The uuid of the log and what the first commit goes on from; None if the header is damaged."""
-    if len(data) < HEADER_BYTES or data[:4] != _MAGIC:
+    rest = unseal(_MAGIC, data[:HEADER_BYTES], HEADER_BYTES - 8)
+    if rest is None:
         return None
-    if google_crc32c.value(data[8:HEADER_BYTES]) != struct.unpack_from("<I", data, 4)[0]:
-        return None
-    uuid, start, epoch, crc, at, version = _FIELDS.unpack_from(data, 8)
-    if version != VERSION:
-        raise Refused(
-            f"{name} is of format {version}; this version of mqueue reads format {VERSION}", code="other_version"
-        )
+    uuid, start, epoch, crc, at, version = _FIELDS.unpack_from(rest)
+    check_version(name, version, VERSION)
     return (uuid, Link(start, crc, epoch, at)) if start == start_of(name) else None
