@@ -18,7 +18,7 @@ from mqueue.log.memory import Tape
 from mqueue.model import events as ev
 from mqueue.store import compact, retain
 from mqueue.store.store import Store
-from mqueue.store.upkeep import Latest
+from mqueue.store.visits import Latest
 from tests.laws.bugs import Patch, around, bug
 
 

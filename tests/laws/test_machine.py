@@ -265,7 +265,7 @@ class Machine(RuleBasedStateMachine):
     def retain(self, restart: bool) -> None:
         """Retention comes by, perhaps after it has lost what it remembers."""
         if restart:
-            self.store.upkeep.clear()
+            self.store.visits.clear()
         retain(self.store, [self.store.state.names["default", TOPIC]], self.model.now)
         self._trim()
         if self.model.rules.compact:

@@ -20,7 +20,7 @@ from mqueue.heart.topic import Topic
 from mqueue.model.settings import Retention
 from mqueue.policy.retention import REST_MS, allowed, oldest
 from mqueue.store.store import Store
-from mqueue.store.upkeep import Cut, Latest
+from mqueue.store.visits import Cut, Latest
 from mqueue.wire.frame import Frame
 
 _ROWS_PER_VISIT = 32_768

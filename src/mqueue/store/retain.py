@@ -21,7 +21,7 @@ from mqueue.model.settings import Retention
 from mqueue.policy.retention import REST_MS, allowed, drops, worthwhile
 from mqueue.store.compact import compact, late
 from mqueue.store.store import Store
-from mqueue.store.upkeep import Cut, Upkeep
+from mqueue.store.visits import Cut, Visits
 
 _LOOKED_AT_PER_MS = 20
 """So much of what is kept and needed is looked at in a millisecond of the clock, on average."""
@@ -51,8 +51,8 @@ def retain(store: Store, topics: Iterable[Topic], now: int) -> int:
 
 def _trimmed(store: Store, topic: Topic, now: int) -> ev.Trimmed | None:
     """What may be dropped of a topic. Who needs what is looked at only where something could be."""
-    upkeep = store.upkeep.get(topic.id)
-    if upkeep is not None and now < upkeep.rests_until:
+    visits = store.visits.get(topic.id)
+    if visits is not None and now < visits.rests_until:
         return None
     groups = holding(topic, now)
     rule = _rule(store, topic)
@@ -63,20 +63,20 @@ def _trimmed(store: Store, topic: Topic, now: int) -> ev.Trimmed | None:
     if tuple(lines) == topic.floors and not any(partition.kept for partition in topic.partitions):
         return None
     needs = needed(store.state, topic, groups, lines)
-    upkeep = store.upkeep.setdefault(topic.id, Upkeep())
+    visits = store.visits.setdefault(topic.id, Visits())
     cuts = []
     for partition, line, marks in zip(topic.partitions, lines, needs, strict=True):
         if rule.compact:
-            cuts.append(compact(store, topic, partition, upkeep.latest, rule, line, marks, now))
+            cuts.append(compact(store, topic, partition, visits.latest, rule, line, marks, now))
         else:
-            upkeep.latest.clear()
+            visits.latest.clear()
             for start, mask in late(store, topic, partition, rule, line, now):
                 marks.add(start, mask)
             cuts.append(_cut(store, topic, partition, rule, line, marks, now))
     looked_at = sum(marks.count for marks in needs)
     if not rule.compact:  # else what is kept is not gone through
         looked_at += sum(partition.kept.count for partition in topic.partitions)
-    upkeep.rests_until = now + looked_at // _LOOKED_AT_PER_MS
+    visits.rests_until = now + looked_at // _LOOKED_AT_PER_MS
     return _event(topic, cuts, now)
 
 

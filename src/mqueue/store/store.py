@@ -29,7 +29,7 @@ from mqueue.policy.routing import partition_of
 from mqueue.store import bury
 from mqueue.store.place import check_priorities, check_priority, place, receipts, recognise
 from mqueue.store.tokens import Tokens
-from mqueue.store.upkeep import Upkeep
+from mqueue.store.visits import Visits
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Extras, Rows
 
@@ -51,7 +51,7 @@ class Store:
         "tokens",
         "topic_id",
         "unburied",
-        "upkeep",
+        "visits",
         "written",
     )
 
@@ -77,7 +77,7 @@ class Store:
         self.history_bytes = history_bytes
         """So much of what its groups have settled a topic keeps at most, whatever its own rule says."""
         self.topic_id = 0
-        self.upkeep: dict[int, Upkeep] = {}
+        self.visits: dict[int, Visits] = {}
         """What retention remembers of topics between its visits."""
         self.written: list[Topic] = []
         """Dead-letter queues that got something: whoever waits for them has to be told."""
@@ -186,7 +186,7 @@ class Store:
         self.happen(ev.TopicDropped(now, topic.id), now)
         self.flush()
         self.log.drop(topic.id)
-        self.upkeep.pop(topic.id, None)
+        self.visits.pop(topic.id, None)
 
     def group(self, topic: Topic, name: str, now: int) -> Group:
         """A group, made on first use from where the topic's settings say."""

@@ -47,7 +47,7 @@ class Latest:
             del self.last[key]
 
 
-class Upkeep:
+class Visits:
     __slots__ = ("latest", "rests_until")
 
     def __init__(self) -> None:
