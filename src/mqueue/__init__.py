@@ -40,7 +40,7 @@ from mqueue.model.limits import Limits
 from mqueue.model.message import Draft, Receipt
 
 if TYPE_CHECKING:
-    from mqueue.assembly import connect, connect_async
+    from mqueue.assembly.connect import connect, connect_async
     from mqueue.broker.aio import AsyncArrowLease, AsyncBroker, AsyncDlq
     from mqueue.broker.broker import Broker
     from mqueue.broker.consume import Subscription
@@ -130,8 +130,8 @@ _HOMES = {
     "TopicStats": "broker.numbers",
     "Trace": "broker.explain",
     "TraceEvent": "broker.explain",
-    "connect": "assembly",
-    "connect_async": "assembly",
+    "connect": "assembly.connect",
+    "connect_async": "assembly.connect",
 }
 
 if not TYPE_CHECKING:  # a type checker would take it for leave to use any name

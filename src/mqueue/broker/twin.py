@@ -47,6 +47,11 @@ class Twin:
         return twin
 
 
+def behind(twin: object) -> Any:
+    """The sync object that a twin's calls are made on."""
+    return cast(Twin, twin)._sync
+
+
 class Call(Protocol):
     """A function, as far as we touch it."""
 

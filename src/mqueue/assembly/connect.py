@@ -1,4 +1,4 @@
-"""Puts the product together: which broker or client a URL stands for."""
+"""Which broker or client a URL stands for."""
 
 from __future__ import annotations
 

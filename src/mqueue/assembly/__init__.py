@@ -1,0 +1,1 @@
+"""Puts the product together: the only place that names concrete classes."""

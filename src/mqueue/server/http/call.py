@@ -1,0 +1,92 @@
+"""One request, read and checked as far as every route needs it: who calls, in which namespace, with what body."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from mqueue.broker.aio import AsyncBroker
+from mqueue.broker.loop import LoopBroker
+from mqueue.broker.twin import behind
+from mqueue.model.errors import Refused
+from mqueue.server.http.answer import ARROW
+from mqueue.server.security.principal import Principal
+
+if TYPE_CHECKING:
+    from mqueue.server.http.service import Service
+
+T = TypeVar("T")
+
+
+class Call(Struct):
+    """What a handler gets."""
+
+    service: Service
+    method: str
+    path: str
+    names: Mapping[str, str]
+    """The names in the path."""
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    """By lower-case name; those that came several times are joined by commas."""
+    principal: Principal
+    namespace: str
+    body: bytes = b""
+    peer: str = ""
+    gone: asyncio.Event | None = None
+    """Set when the caller has left."""
+
+    @property
+    def broker(self) -> AsyncBroker:
+        return self.service.view(self.namespace)
+
+    @property
+    def behind(self) -> LoopBroker:
+        """The broker behind `broker`, for what only a server does: see `mqueue.broker.remote`."""
+        found: LoopBroker = behind(self.broker)
+        return found
+
+    @property
+    def topic(self) -> str:
+        return self.names["topic"]
+
+    @property
+    def consumer(self) -> str:
+        return self.headers.get("x-mqueue-consumer", "")
+
+    @property
+    def brings_arrow(self) -> bool:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower() == ARROW
+
+    @property
+    def wants_arrow(self) -> bool:
+        return ARROW in self.headers.get("accept", "")
+
+    def parsed(self, decoder: msgspec.json.Decoder[T]) -> T:
+        """The body from JSON; an empty one stands for `{}`."""
+        try:
+            return decoder.decode(self.body or b"{}")
+        except msgspec.ValidationError as error:
+            raise Refused(f"the body does not fit: {error}", code="bad_body") from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Refused(f"the body is not JSON: {error}", code="bad_json") from error
+
+    def number(self, name: str, default: int | None = None) -> Any:
+        """A whole number in the query; `default` where it is not given."""
+        text = self.query.get(name)
+        if text is None:
+            return default
+        digits = text[1:] if text.startswith("-") else text
+        if not digits.isascii() or not digits.isdecimal() or len(digits) > 18:
+            raise Refused(f"{name} {text!r:.80}; it takes a whole number", code="bad_query")
+        return int(text)
+
+    def flag(self, name: str) -> bool:
+        text = self.query.get(name, "false").lower()
+        if text not in ("true", "false", "1", "0", ""):
+            raise Refused(f"{name} {text!r:.80}; it takes true or false", code="bad_query")
+        return text in ("true", "1", "")

@@ -1,0 +1,59 @@
+"""What the handlers stand on: one broker, one gatekeeper, one clock, and how much patience there is with callers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+from mqueue.broker.aio import AsyncBroker
+from mqueue.model.clock import Clock
+from mqueue.model.limits import KIB, MIB
+from mqueue.model.names import check_name
+from mqueue.server.security.principal import Principal
+
+_VIEWS_MAX = 10_000
+
+
+class Bounds(Struct, frozen=True):
+    """How much a caller may send, and how long it may take."""
+
+    connections_max: int = 10_000
+    body_bytes_max: int = 48 * MIB
+    headers_bytes_max: int = 64 * KIB
+    headers_timeout_ms: int = 10_000
+    body_timeout_ms: int = 30_000
+    idle_timeout_ms: int = 60_000
+    drain_timeout_ms: int = 30_000
+
+
+class Door(Protocol):
+    """Who lets callers in; `mqueue.server.security.gatekeeper` is one."""
+
+    def caller(self, headers: Mapping[str, str], peer: str, certificate: bytes | None, now: int) -> Principal:
+        """Who is calling. Raises Unauthorized or QuotaExceeded."""
+
+    def refused(self, principal: Principal, what: str, peer: str, now: int) -> None:
+        """Somebody known asked for something they may not do: for the audit log."""
+
+
+class Service:
+    def __init__(self, broker: AsyncBroker, door: Door, clock: Clock, bounds: Bounds) -> None:
+        self.root = broker
+        self.door = door
+        self.clock = clock
+        self.bounds = bounds
+        self.stopping = asyncio.Event()
+        """Set when the server has been told to stop: whoever waits or streams comes to an end."""
+        self._views: dict[str, AsyncBroker] = {"default": broker}
+
+    def view(self, namespace: str) -> AsyncBroker:
+        """The broker of one namespace."""
+        view = self._views.get(namespace)
+        if view is None:
+            if len(self._views) >= _VIEWS_MAX:
+                self._views = {"default": self.root}
+            view = self._views[namespace] = self.root.namespace(check_name(namespace, "namespace"))
+        return view

@@ -1,0 +1,1 @@
+"""The routes of `/v1`, a module for each kind of call."""
