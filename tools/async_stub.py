@@ -17,9 +17,8 @@ from types import ModuleType
 from typing import Any
 
 from mqueue.broker import aio
-from mqueue.broker.dlq import AsyncDeadMessage
 from mqueue.broker.loop import AsyncSubscription
-from mqueue.broker.message import AsyncMessage
+from mqueue.broker.message import AsyncDeadMessage, AsyncMessage
 
 STUB = Path(__file__).resolve().parents[1] / "src/mqueue/broker/aio.pyi"
 CLASSES = (aio.AsyncArrowLease, aio.AsyncDlq, aio.AsyncBroker)

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from mqueue.broker.aio import AsyncArrowLease, AsyncBroker, AsyncDlq
     from mqueue.broker.broker import Broker
     from mqueue.broker.consume import Subscription
-    from mqueue.broker.dlq import AsyncDeadMessage, DeadMessage, Dlq, Redrive
+    from mqueue.broker.dlq import Dlq, Redrive
     from mqueue.broker.explain import Explanation, Trace, TraceEvent
     from mqueue.broker.loop import AsyncSubscription
-    from mqueue.broker.message import AsyncMessage, Message
+    from mqueue.broker.message import AsyncDeadMessage, AsyncMessage, DeadMessage, Message
     from mqueue.broker.numbers import GroupStats, TopicStats
     from mqueue.broker.settle import Settlement
     from mqueue.broker.tables import ArrowLease
@@ -113,12 +113,12 @@ _HOMES = {
     "ArrowLease": "broker.tables",
     "AsyncArrowLease": "broker.aio",
     "AsyncBroker": "broker.aio",
-    "AsyncDeadMessage": "broker.dlq",
+    "AsyncDeadMessage": "broker.message",
     "AsyncDlq": "broker.aio",
     "AsyncMessage": "broker.message",
     "AsyncSubscription": "broker.loop",
     "Broker": "broker.broker",
-    "DeadMessage": "broker.dlq",
+    "DeadMessage": "broker.message",
     "Dlq": "broker.dlq",
     "Explanation": "broker.explain",
     "GroupStats": "broker.numbers",

@@ -51,7 +51,8 @@ def test_a_publish_ends_the_wait() -> None:
         assert not waiting.done()
         await q.publish("orders", b"1")
         [m] = await waiting
-        assert (type(m), m.payload) == (AsyncMessage, b"1")
+        assert isinstance(m, AsyncMessage)
+        assert m.payload == b"1"
         await m.ack()
         assert (await q.stats("orders")).groups["default"].acked == 1
         assert waiters(q) == 0
@@ -411,7 +412,8 @@ def test_the_dead_are_looked_at_and_redriven() -> None:
         await (await q.receive("orders"))[0].reject("hopeless")
         dlq = q.dlq("orders")
         [dead] = await dlq.messages(filter=lambda m: isinstance(m, mqueue.AsyncDeadMessage))
-        assert (type(dead), dead.error) == (mqueue.AsyncDeadMessage, "hopeless")
+        assert isinstance(dead, mqueue.AsyncDeadMessage)
+        assert dead.error == "hopeless"
         with pytest.raises(mqueue.LeaseLost):
             await dead.ack()
         assert (await dlq.redrive(filter='error ~ "hope"')).redriven == 1
@@ -441,7 +443,7 @@ def test_a_scan_is_an_async_iterator_and_refuses_at_once() -> None:
         await q.publish_many("orders", [str(n) for n in range(1000)])
         found = [m async for m in q.scan("orders", start=10)]
         assert [int(m.payload) for m in found] == list(range(10, 1000))
-        assert type(found[0]) is AsyncMessage
+        assert isinstance(found[0], AsyncMessage)
         with pytest.raises(mqueue.NotFound):
             q.scan("nowhere")
 

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from mqueue.broker.broker import Topics
-from mqueue.broker.dlq import AsyncDeadMessage, Redrive
+from mqueue.broker.dlq import Redrive
 from mqueue.broker.explain import Explanation, Trace
 from mqueue.broker.loop import AsyncSubscription
-from mqueue.broker.message import AsyncMessage
+from mqueue.broker.message import AsyncDeadMessage, AsyncMessage
 from mqueue.broker.numbers import TopicStats
 from mqueue.broker.replay import Position
 from mqueue.broker.settle import Settlement

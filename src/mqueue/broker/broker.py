@@ -12,9 +12,10 @@ import pyarrow as pa
 from mqueue.broker import deliver, explain, foundation, manage, numbers, publish, replay, settle, tables
 from mqueue.broker.commits import Gate
 from mqueue.broker.consume import Source, Subscription, consume
-from mqueue.broker.dlq import DeadMessage, Dlq
+from mqueue.broker.dlq import Dlq
+from mqueue.broker.envelope import EmbeddedDeadMessage, EmbeddedMessage
 from mqueue.broker.intake_arrow import publish_table
-from mqueue.broker.message import Envelope, Message
+from mqueue.broker.message import AnyMessage, DeadMessage, Message
 from mqueue.broker.waiting import wait_in_thread
 from mqueue.heart.topic import Topic
 from mqueue.log.segments.disk import RealDisk
@@ -28,7 +29,6 @@ from mqueue.model.settings import describe, parse
 from mqueue.model.times import Duration, Instant
 from mqueue.policy.quota import Quotas
 
-M = TypeVar("M", bound=Envelope)
 T = TypeVar("T")
 R = TypeVar("R")
 Topics = str | Sequence[str]
@@ -40,8 +40,8 @@ class Broker:
     """A broker inside this process: in memory, or given a path on disk. Safe to use from many threads."""
 
     # What is different in an event loop; `loop` puts its own in these places, and `_wait`.
-    _message_type: type[Message] = Message
-    _dead_type: type[DeadMessage] = DeadMessage
+    _message_type: type[Message] = EmbeddedMessage
+    _dead_type: type[DeadMessage] = EmbeddedDeadMessage
     _subscription_type: type[Subscription] = Subscription
     _consume = staticmethod(consume)
     _gate_type: type[Gate] = Gate
@@ -187,7 +187,7 @@ class Broker:
         check_name(group, "group")
 
         def look(now: int) -> list[Message]:
-            return self._look(topic, group, limit, visibility_ms, mode, now, self._message_type)
+            return self._look(topic, group, limit, visibility_ms, mode, now)
 
         return self._wait(topic, wait, look, _all)
 
@@ -221,7 +221,7 @@ class Broker:
     ) -> Iterator[Message]:
         """Messages without end; settle each (`with m:`). Leases are kept alive, what is left is given back."""
         deliver.check_receive(prefetch, "at_least_once")
-        return self._consume(self._source(topic, group, visibility, self._message_type), prefetch)
+        return self._consume(self._source(topic, group, visibility), prefetch)
 
     def subscribe(
         self,
@@ -233,7 +233,7 @@ class Broker:
         visibility: Duration | None = None,
     ) -> Subscription:
         """Call `handler` for each message, in the background: returns: ack, raises: nack. `close()` drains."""
-        source = self._source(topic, group, visibility, self._message_type)
+        source = self._source(topic, group, visibility)
         return self._subscription_type(source, handler, concurrency)
 
     # Settle
@@ -397,11 +397,11 @@ class Broker:
             desk = self._known_desk(topic)
             return desk, replay.stretches(desk, start, stop, partition)
 
-    def _source(self, topic: Topics, group: str, visibility: Duration | None, kind: type[M]) -> Source[M]:
+    def _source(self, topic: Topics, group: str, visibility: Duration | None) -> Source[Message]:
         visibility_ms = None if visibility is None else deliver.visibility_ms(visibility)
 
-        def look(limit: int, now: int) -> list[M]:
-            return self._look(topic, group, limit, visibility_ms, "at_least_once", now, kind)
+        def look(limit: int, now: int) -> list[Message]:
+            return self._look(topic, group, limit, visibility_ms, "at_least_once", now)
 
         return Source(self._engine, self._topics_of(topic), look)
 
@@ -416,18 +416,18 @@ class Broker:
         return pick(wait_in_thread(self._engine, self._topics_of(topic), look, deliver.wait_ms(wait), never))
 
     def _look(
-        self, topic: Topics, group: str, limit: int, visibility_ms: int | None, mode: str, now: int, kind: type[M]
-    ) -> list[M]:
+        self, topic: Topics, group: str, limit: int, visibility_ms: int | None, mode: str, now: int
+    ) -> list[Message]:
         """Messages of one topic or of several, each topic getting its turn to be first."""
         names = _names(topic)
         self._turn += 1
-        found: list[M] = []
+        found: list[Message] = []
         for step in range(len(names)):
             desk = self._desk(names[(self._turn + step) % len(names)], now)
             room = limit - len(found)
             lease = self._engine.store.lease(desk.topic, group, room, visibility_ms, mode, self._name, now)
             if lease is not None:
-                found += desk.messages(lease, kind)
+                found += desk.messages(lease, self._message_type)
                 if len(found) == limit:
                     break
         return found
@@ -456,7 +456,7 @@ def _all(found: list[T]) -> list[T]:
 
 
 def _list(messages: Sequence[Message] | Message) -> Sequence[Message]:
-    return [messages] if isinstance(messages, Envelope) else messages
+    return [messages] if isinstance(messages, AnyMessage) else messages
 
 
 def _id(id: int | Receipt | Message) -> int:

@@ -12,15 +12,16 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+from mqueue.broker.deliver import leases_of
 from mqueue.broker.engine import Engine, Shut
-from mqueue.broker.message import Envelope, Message
+from mqueue.broker.message import Message
 from mqueue.broker.waiting import wait_in_loop, wait_in_thread
 from mqueue.heart.group import Lease
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import Closed, LeaseLost, Refused
 from mqueue.model.limits import WAIT_MS_MAX
 
-M = TypeVar("M", bound=Envelope)
+M = TypeVar("M")
 
 LOGGER = logging.getLogger("mqueue")
 
@@ -73,7 +74,7 @@ class Source(Generic[M]):
         def look(now: int) -> list[M]:
             found = self._look(limit, now)
             self._leases = [lease for lease in self._leases if lease.open]
-            for lease in {id(message._lease): message._lease for message in found}.values():
+            for lease in leases_of(found):
                 lease.keep_ms = lease.until - now
                 self._leases.append(lease)
             return found

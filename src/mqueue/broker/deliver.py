@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, TypeVar
 
 from mqueue.broker.commits import WAITS, committed
 from mqueue.broker.engine import Engine
-from mqueue.broker.message import Envelope
+from mqueue.broker.envelope import Envelope
 from mqueue.heart.group import Lease
 from mqueue.heart.heart import Outcome
 from mqueue.heart.runs import Run, segments
@@ -20,7 +20,7 @@ from mqueue.model.times import Duration, duration_ms
 from mqueue.store.aside import set_aside
 from mqueue.wire.frame import Frame
 
-M = TypeVar("M", bound=Envelope)
+M = TypeVar("M")
 
 MODES = ("at_least_once", "at_most_once")
 
@@ -36,7 +36,7 @@ class TopicDesk:
         self.namespace = topic.namespace
         self.name = topic.name
 
-    def messages(self, lease: Lease, kind: type[M]) -> list[M]:
+    def messages(self, lease: Lease, kind: Callable[..., M]) -> list[M]:
         """The messages of a lease, in delivery order. What turns out to be damaged is not among them."""
         try:
             return self._messages(lease, kind)
@@ -53,7 +53,7 @@ class TopicDesk:
         self.engine.wake(self.topic)  # somebody may have to look again
         return left
 
-    def _messages(self, lease: Lease, kind: type[M]) -> list[M]:
+    def _messages(self, lease: Lease, kind: Callable[..., M]) -> list[M]:
         log = self.engine.store.log
         topic = self.topic.id
         runs = lease.runs
@@ -163,6 +163,11 @@ def let_go(answer: object) -> None:
         lease = getattr(one, "_lease", None)
         if isinstance(lease, Lease) and lease.open:
             one._desk.engine.abandoned.append(lease)
+
+
+def leases_of(messages: Iterable[Any]) -> list[Lease]:
+    """The leases that messages of an embedded broker came under."""
+    return list({id(message._lease): message._lease for message in messages}.values())
 
 
 def _missing(run: Run, offset: int) -> Corrupt:

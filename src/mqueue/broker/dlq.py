@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from mqueue.broker.deliver import TopicDesk, check_receive
 from mqueue.broker.engine import Engine
-from mqueue.broker.message import AsyncMessage, Envelope, Message
+from mqueue.broker.envelope import EmbeddedDeadMessage
+from mqueue.broker.message import DeadMessage
 from mqueue.broker.replay import looked_at
 from mqueue.heart.group import Group
 from mqueue.heart.topic import Topic
@@ -17,38 +18,6 @@ from mqueue.policy.filter import compile_filter
 from mqueue.store.bury import dlq_of
 from mqueue.store.redrive import redrive
 from mqueue.wire.frame import Frame
-
-
-class Dead(Envelope, eq=False, gc=False):
-    """A message in a dead-letter queue, with the story of its death at hand."""
-
-    @property
-    def reason(self) -> str:
-        return str(self.headers.get("x-reason", ""))
-
-    @property
-    def error(self) -> str:
-        return str(self.headers.get("x-error", ""))
-
-    @property
-    def group(self) -> str:
-        return str(self.headers.get("x-group", ""))
-
-    @property
-    def consumer(self) -> str:
-        return str(self.headers.get("x-consumer", ""))
-
-    @property
-    def attempts(self) -> int:
-        return int(self.headers.get("x-attempts", 0))
-
-
-class DeadMessage(Dead, Message, eq=False, gc=False):
-    """A dead message, as a broker hands it out."""
-
-
-class AsyncDeadMessage(Dead, AsyncMessage, eq=False, gc=False):
-    """A dead message, as an async broker hands it out."""
 
 
 class Redrive(Struct, frozen=True):
@@ -61,7 +30,7 @@ class Redrive(Struct, frozen=True):
 
 class Dlq:
     def __init__(
-        self, engine: Engine, namespace: str, topic: str, message_type: type[DeadMessage] = DeadMessage
+        self, engine: Engine, namespace: str, topic: str, message_type: type[DeadMessage] = EmbeddedDeadMessage
     ) -> None:
         self._engine = engine
         self._message_type = message_type
@@ -77,7 +46,7 @@ class Dlq:
         found: list[DeadMessage] = []
         with self._engine.lock:
             self._engine.tick()
-            for message in self._open():
+            for _, _, message in self._open():
                 if matches(message):
                     found.append(message)
                     if len(found) == limit:
@@ -99,9 +68,9 @@ class Dlq:
         with self._engine.lock:
             now = self._engine.tick()
             chosen = []
-            for message in self._open():
+            for frame, row, message in self._open():
                 if matches(message):
-                    chosen.append((message._frame, message._row))
+                    chosen.append((frame, row))
                     if len(chosen) == limit:
                         break
             matched = len(chosen)
@@ -133,7 +102,7 @@ class Dlq:
         topic = self._engine.store.state.names.get((self._namespace, name)) if name else None
         return None if topic is None else TopicDesk(self._engine, topic)
 
-    def _open(self) -> Iterator[DeadMessage]:
+    def _open(self) -> Iterator[tuple[Frame, int, DeadMessage]]:
         desk = self._desk()
         if desk is None:
             return
@@ -143,7 +112,7 @@ class Dlq:
             for frame in desk.engine.store.log.frames(topic.id, partition.number, partition.first, partition.next):
                 for row in range(frame.count):
                     if self._is_open(desk, group, frame, row):
-                        yield looked_at(desk, group, frame, row, self._message_type)
+                        yield frame, row, looked_at(desk, group, frame, row, self._message_type)
 
     def _is_open(self, desk: TopicDesk, group: Group, frame: Frame, row: int) -> bool:
         """Whether the group `default` has not settled a message and nobody has cancelled it."""

@@ -16,7 +16,7 @@ from mqueue.broker import deliver
 from mqueue.broker.broker import Broker, Topics, never
 from mqueue.broker.commits import Deferred
 from mqueue.broker.consume import LOGGER, Source, check_concurrency
-from mqueue.broker.dlq import AsyncDeadMessage
+from mqueue.broker.envelope import AsyncEmbeddedDeadMessage, AsyncEmbeddedMessage
 from mqueue.broker.message import AsyncMessage
 from mqueue.broker.waiting import wait_in_loop
 from mqueue.model.errors import Closed, LeaseLost
@@ -108,8 +108,8 @@ class AsyncSubscription:
 class LoopBroker(Broker):
     """The broker behind an `AsyncBroker`. What it hands out is awaited, so it is no `Broker` for users' eyes."""
 
-    _message_type = AsyncMessage  # type: ignore[assignment]
-    _dead_type = AsyncDeadMessage  # type: ignore[assignment]
+    _message_type = AsyncEmbeddedMessage  # type: ignore[assignment]
+    _dead_type = AsyncEmbeddedDeadMessage  # type: ignore[assignment]
     _subscription_type = AsyncSubscription  # type: ignore[assignment]
     _consume = staticmethod(consume_in_loop)  # type: ignore[assignment]
     _gate_type = Deferred

@@ -1,4 +1,8 @@
-"""A message in a consumer's hands, and the lease it came under."""
+"""A message in a consumer's hands, wherever it came from: what there is to know, and the calls that settle it.
+
+It does not know how a message is kept, nor where it is settled: that is for those who hand messages out. `envelope` has
+the messages of an embedded broker; a client has its own.
+"""
 
 from __future__ import annotations
 
@@ -6,116 +10,88 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from msgspec import Struct
 
-from mqueue.heart.group import Lease
-from mqueue.heart.runs import Run
 from mqueue.model.errors import LeaseLost
-from mqueue.model.times import Duration, to_datetime
-from mqueue.wire.frame import Frame
+from mqueue.model.times import Duration
 from mqueue.wire.payload import decode
 
 T = TypeVar("T")
 
 
-class Desk(Protocol):
-    """Where a topic's messages are handed out and settled."""
+class AnyMessage(Struct, eq=False, gc=False):
+    """What there is to know about a message. It has no fields: who hands messages out says how they are looked up.
 
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-
-    def due(self, frame: Frame, row: int) -> int: ...
-
-    def ack(self, message: Envelope) -> None: ...
-
-    def settle(self, verb: str, message: Envelope, *, wait: Duration | None = None, error: object = None) -> None:
-        """`wait`: the delay of a nack, the new visibility of an extend."""
-
-    def settle_async(
-        self, verb: str, message: Envelope, *, wait: Duration | None = None, error: object = None
-    ) -> Awaitable[None]:
-        """Done at once; to be awaited until it is durable."""
-
-
-class Envelope(Struct, eq=False, gc=False):
-    """What there is to know about a message. `payload` is at hand; the rest is looked up in its frame when asked for.
-
-    Not tracked by the garbage collector: it refers to nothing that could refer back to it.
+    Not tracked by the garbage collector: a message refers to nothing that could refer back to it.
     """
-
-    _desk: Desk
-    _lease: Lease
-    _run: Run
-    _frame: Frame
-    _row: int
-    payload: bytes
-    _settled: bool = False
 
     @property
     def id(self) -> int:
-        return self._frame.id_of(self._row)
+        raise NotImplementedError
 
     @property
     def namespace(self) -> str:
-        return self._desk.namespace
+        raise NotImplementedError
 
     @property
     def topic(self) -> str:
-        return self._desk.name
+        raise NotImplementedError
 
     @property
     def partition(self) -> int:
-        return self._frame.partition
+        raise NotImplementedError
 
     @property
     def offset(self) -> int:
-        return self._frame.base + self._row
+        raise NotImplementedError
 
     @property
     def key(self) -> bytes | None:
-        keys = self._frame.rows.key
-        return None if keys is None else keys[self._row]
+        raise NotImplementedError
+
+    @property
+    def payload(self) -> bytes:
+        raise NotImplementedError
 
     @property
     def headers(self) -> Mapping[str, str | bytes]:
-        headers = self._frame.rows.headers
-        return (None if headers is None else headers[self._row]) or {}
+        raise NotImplementedError
 
     @property
     def priority(self) -> int:
-        return self._frame.number("priority", self._row)
+        raise NotImplementedError
 
     @property
     def attempt(self) -> int:
         """Which delivery this is to its group: 1 at first; 0 if it was only looked at."""
-        return self._run.attempt
+        raise NotImplementedError
 
     @property
     def published_at(self) -> datetime:
-        return to_datetime(self._frame.at_of(self._row))
+        raise NotImplementedError
 
     @property
     def deliver_at(self) -> datetime:
-        return to_datetime(self._desk.due(self._frame, self._row))
+        raise NotImplementedError
 
     @property
     def expires_at(self) -> datetime | None:
-        expires = self._frame.number("expires_at", self._row)
-        return to_datetime(expires) if expires else None
+        raise NotImplementedError
 
     @property
     def idempotency_key(self) -> str | None:
-        keys = self._frame.rows.idempotency_key
-        return None if keys is None else keys[self._row]
+        raise NotImplementedError
 
     @property
     def fairness_key(self) -> str | None:
-        keys = self._frame.rows.fairness_key
-        return None if keys is None else keys[self._row]
+        raise NotImplementedError
+
+    @property
+    def _settled(self) -> bool:
+        """Whether it was settled through this very object."""
+        raise NotImplementedError
 
     def text(self) -> str:
         return self.payload.decode()
@@ -133,30 +109,34 @@ class Envelope(Struct, eq=False, gc=False):
         return f"<Message {self.id} of {self.topic}/{self.partition}@{self.offset} attempt={self.attempt} {shown!r}>"
 
 
-class Message(Envelope, eq=False, gc=False):
+class Message(AnyMessage, eq=False, gc=False):
     """A message, with the calls that settle it: durable on return, LeaseLost if the message is no longer ours."""
 
     def ack(self) -> None:
         """Done."""
-        self._desk.ack(self)
+        self._settle("ack")
 
     def nack(self, delay: Duration | None = None, error: object = None) -> None:
         """Failed: comes back after a backoff, or after `delay`; dead after the last attempt."""
-        self._desk.settle("nack", self, wait=delay, error=error)
+        self._settle("nack", delay, error)
 
     def reject(self, error: object = None) -> None:
         """Hopeless: dead at once."""
-        self._desk.settle("reject", self, error=error)
+        self._settle("reject", None, error)
 
     def release(self) -> None:
         """Not now: ready again at once, the attempt is not counted."""
-        self._desk.settle("release", self)
+        self._settle("release")
 
     def extend(self, visibility: Duration) -> None:
         """Hold it for so long, from now on."""
-        self._desk.settle("extend", self, wait=visibility)
+        self._settle("extend", visibility)
 
-    def __enter__(self) -> Message:
+    def _settle(self, verb: str, wait: Duration | None = None, error: object = None) -> None:
+        """`wait`: the delay of a nack, the new visibility of an extend."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -171,38 +151,75 @@ class Message(Envelope, eq=False, gc=False):
                     self.nack(error=error)
 
 
-class AsyncMessage(Envelope, eq=False, gc=False):
+class AsyncMessage(AnyMessage, eq=False, gc=False):
     """A message whose settle calls are awaited."""
 
     async def ack(self) -> None:
         """Done."""
-        await self._desk.settle_async("ack", self)
+        await self._settle("ack")
 
     async def nack(self, delay: Duration | None = None, error: object = None) -> None:
         """Failed: comes back after a backoff, or after `delay`; dead after the last attempt."""
-        await self._desk.settle_async("nack", self, wait=delay, error=error)
+        await self._settle("nack", delay, error)
 
     async def reject(self, error: object = None) -> None:
         """Hopeless: dead at once."""
-        await self._desk.settle_async("reject", self, error=error)
+        await self._settle("reject", None, error)
 
     async def release(self) -> None:
         """Not now: ready again at once, the attempt is not counted."""
-        await self._desk.settle_async("release", self)
+        await self._settle("release")
 
     async def extend(self, visibility: Duration) -> None:
         """Hold it for so long, from now on."""
-        await self._desk.settle_async("extend", self, wait=visibility)
+        await self._settle("extend", visibility)
 
-    async def __aenter__(self) -> AsyncMessage:
+    def _settle(self, verb: str, wait: Duration | None = None, error: object = None) -> Awaitable[None]:
+        """`wait`: the delay of a nack, the new visibility of an extend."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Ack at the end of the block, nack on an exception, nothing if it was settled inside."""
         if not self._settled:
             if error is None:
                 await self.ack()
             else:
                 with suppress(LeaseLost):
                     await self.nack(error=error)
+
+
+class Dead(AnyMessage, eq=False, gc=False):
+    """A message in a dead-letter queue, with the story of its death at hand: it is in the headers."""
+
+    @property
+    def reason(self) -> str:
+        return str(self.headers.get("x-reason", ""))
+
+    @property
+    def error(self) -> str:
+        return str(self.headers.get("x-error", ""))
+
+    @property
+    def group(self) -> str:
+        return str(self.headers.get("x-group", ""))
+
+    @property
+    def consumer(self) -> str:
+        return str(self.headers.get("x-consumer", ""))
+
+    @property
+    def attempts(self) -> int:
+        return int(self.headers.get("x-attempts", 0))
+
+
+class DeadMessage(Dead, Message, eq=False, gc=False):
+    """A dead message."""
+
+
+class AsyncDeadMessage(Dead, AsyncMessage, eq=False, gc=False):
+    """A dead message whose settle calls are awaited."""

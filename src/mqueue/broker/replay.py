@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import merge
 from typing import TypeVar
 
 from mqueue.broker.deliver import TopicDesk
-from mqueue.broker.message import Envelope
 from mqueue.heart.group import Group, Lease
 from mqueue.heart.partition import Partition
 from mqueue.heart.reader import Reader
@@ -16,14 +15,14 @@ from mqueue.model.errors import NotFound, Refused
 from mqueue.model.times import Instant, instant
 from mqueue.wire.frame import Frame
 
-M = TypeVar("M", bound=Envelope)
+M = TypeVar("M")
 Position = int | Instant
 
 _SEEN = Run(0, 0, 0, 0, 0, 0, 0, 0)
 """The run of a message that was only looked at: it holds nothing."""
 
 
-def peek(desk: TopicDesk, group_name: str, limit: int, kind: type[M], now: int) -> list[M]:
+def peek(desk: TopicDesk, group_name: str, limit: int, kind: Callable[..., M], now: int) -> list[M]:
     """What a group would get next; one that is not there starts where the topic says. Call it with the lock held."""
     topic = desk.topic
     starts = topic.firsts if topic.settings.start == "earliest" else topic.ends
@@ -36,7 +35,7 @@ def peek(desk: TopicDesk, group_name: str, limit: int, kind: type[M], now: int) 
     return found
 
 
-def looked_at(desk: TopicDesk, group: Group, frame: Frame, row: int, kind: type[M]) -> M:
+def looked_at(desk: TopicDesk, group: Group, frame: Frame, row: int, kind: Callable[..., M]) -> M:
     """A message that nobody holds; settling it is refused."""
     return kind(desk, Lease(b"", group, "", (), 0, 0, 0, 0), _SEEN, frame, row, frame.rows.payload[row])
 
@@ -119,7 +118,7 @@ def _keyed(reader: Reader) -> Iterator[tuple[int, int, int, int, int]]:
         yield priority, at, start, reader.partition.number, mask
 
 
-def scan(desk: TopicDesk, covered: list[tuple[int, int, int]], kind: type[M]) -> Iterator[M]:
+def scan(desk: TopicDesk, covered: list[tuple[int, int, int]], kind: Callable[..., M]) -> Iterator[M]:
     """The messages of some stretches, in log order."""
     nobody = Group(desk.topic.id, "", [], (), 0)
     for frame, start, stop in scan_frames(desk, covered):
@@ -127,7 +126,7 @@ def scan(desk: TopicDesk, covered: list[tuple[int, int, int]], kind: type[M]) ->
             yield looked_at(desk, nobody, frame, row, kind)
 
 
-def scheduled(desk: TopicDesk, limit: int, kind: type[M], now: int) -> list[M]:
+def scheduled(desk: TopicDesk, limit: int, kind: Callable[..., M], now: int) -> list[M]:
     """What is scheduled, soonest first. Call it with the lock held."""
     nobody = Group(desk.topic.id, "", [], (), 0)
     log = desk.engine.store.log

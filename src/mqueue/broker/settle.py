@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from mqueue.broker.deliver import TopicDesk, check_visibility, error_text, lost_ids, lost_sentence, spans_of
 from mqueue.broker.engine import Engine
-from mqueue.broker.message import Envelope
+from mqueue.broker.envelope import Envelope
+from mqueue.broker.message import AnyMessage
 from mqueue.broker.publish import publish_drafts
 from mqueue.heart.group import Lease
 from mqueue.model.errors import LeaseLost, Refused
@@ -32,7 +33,7 @@ class Settlement(Struct, frozen=True):
 
 def settle_many(
     verb: str,
-    messages: Sequence[Envelope],
+    messages: Sequence[AnyMessage],
     *,
     wait: Duration | None = None,
     error: object = None,
@@ -41,7 +42,8 @@ def settle_many(
     """Settle messages. What is no longer held is named; if none of them is, that is an error."""
     if not messages:
         return Settlement(0)
-    batches = _by_lease(messages)
+    ours = _ours(messages)
+    batches = _by_lease(ours)
     engine = next(iter(batches.values()))[0].engine
     if any(desk.engine is not engine for desk, _, _ in batches.values()):
         raise Refused("these messages are of different brokers; settle them apart", code="other_broker")
@@ -56,7 +58,7 @@ def settle_many(
         now = engine.tick()
         if publish:
             _check_held(verb, batches, now)
-            receipts = _follow(engine, batches, messages[0].namespace, publish, now)
+            receipts = _follow(engine, batches, ours[0].namespace, publish, now)
         for desk, lease, chosen in batches.values():
             outcome = desk.settle_now(lease, verb, _spans(lease, chosen), wait_ms, reason, now)
             settled += outcome.settled
@@ -66,9 +68,17 @@ def settle_many(
         raise LeaseLost(lost_sentence(verb, lost), lost=tuple(lost))
     if verb != "extend":
         gone = set(lost)
-        for message in messages if not gone else [message for message in messages if message.id not in gone]:
+        for message in ours if not gone else [message for message in ours if message.id not in gone]:
             message._settled = True
     return Settlement(settled, tuple(lost), receipts)
+
+
+def _ours(messages: Sequence[AnyMessage]) -> Sequence[Envelope]:
+    """The messages, all of them handed out by an embedded broker."""
+    for kind in set(map(type, messages)):
+        if not issubclass(kind, Envelope):
+            raise Refused(f"a {kind.__name__} is no message of this broker; settle it where it is", code="other_broker")
+    return cast(Sequence[Envelope], messages)
 
 
 def _by_lease(messages: Sequence[Envelope]) -> Batches:
