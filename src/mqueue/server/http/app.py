@@ -55,9 +55,11 @@ class App:
         route, names = self._routes.find(scope["method"], scope["raw_path"].decode("latin-1"))
         headers = _headers(scope)
         query = _query(scope["query_string"])
-        peer = scope["client"][0] if scope.get("client") else ""
+        peer = service.door.peer(headers, scope["client"][0] if scope.get("client") else "")
         now = service.clock.now()
-        principal = NOBODY if route.place == "open" else service.door.caller(headers, peer, None, now)
+        principal = NOBODY
+        if route.place != "open":
+            principal = service.door.caller(headers, peer, scope.get("certificate"), now)
         namespace = _namespace(query, headers)
         call = Call(service, scope["method"], scope["path"], names, query, headers, principal, namespace, peer=peer)
         demand(call, route, now)
@@ -73,7 +75,9 @@ def demand(call: Call, route: Route, now: int) -> None:
     try:
         call.principal.demand(route.verb, namespace, topic)
     except Forbidden:
-        call.service.door.refused(call.principal, f"{route.method} {route.path}", call.peer, now)
+        call.service.door.refused(
+            call.principal, f"{route.method} {route.path}", call.peer, now, call.namespace, topic or ""
+        )
         raise
 
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from mqueue.server.http.answer import Answer, Streamed
     from mqueue.server.http.call import Call
 
-Place = Literal["topic", "namespace", "server", "open"]
-"""Where the right is needed: in the topic of the path, in the whole namespace, in the whole server, or nowhere."""
+Place = Literal["topic", "namespace", "server", "inside", "open"]
+"""Where the right is needed: in the topic of the path, in the whole namespace, in the whole server, where the query or
+the body says (then the handler demands it), or nowhere."""
 
 Handler = Callable[["Call"], Awaitable["Answer | Streamed"]]
 

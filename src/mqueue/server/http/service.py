@@ -12,6 +12,7 @@ from mqueue.broker.aio import AsyncBroker
 from mqueue.model.clock import Clock
 from mqueue.model.limits import KIB, MIB
 from mqueue.model.names import check_name
+from mqueue.server.http.dequeued import Dequeued
 from mqueue.server.security.principal import Principal
 
 _VIEWS_MAX = 10_000
@@ -32,11 +33,17 @@ class Bounds(Struct, frozen=True):
 class Door(Protocol):
     """Who lets callers in; `mqueue.server.security.gatekeeper` is one."""
 
-    def caller(self, headers: Mapping[str, str], peer: str, certificate: bytes | None, now: int) -> Principal:
-        """Who is calling. Raises Unauthorized or QuotaExceeded."""
+    def peer(self, headers: Mapping[str, str], socket: str) -> str:
+        """Where a call comes from, given the address of its socket: what the proxies of ours say counts."""
 
-    def refused(self, principal: Principal, what: str, peer: str, now: int) -> None:
+    def caller(self, headers: Mapping[str, str], peer: str, certificate: bytes | None, now: int) -> Principal:
+        """Who is calling, `certificate` being the client's in DER. Raises Unauthorized or QuotaExceeded."""
+
+    def refused(self, principal: Principal, what: str, peer: str, now: int, namespace: str, topic: str) -> None:
         """Somebody known asked for something they may not do: for the audit log."""
+
+    def changed(self, principal: Principal, what: str, peer: str, now: int, namespace: str, topic: str) -> None:
+        """Somebody managed something, or tried to: for the audit log."""
 
 
 class Service:
@@ -47,6 +54,7 @@ class Service:
         self.bounds = bounds
         self.stopping = asyncio.Event()
         """Set when the server has been told to stop: whoever waits or streams comes to an end."""
+        self.dequeued = Dequeued()
         self._views: dict[str, AsyncBroker] = {"default": broker}
 
     def view(self, namespace: str) -> AsyncBroker:
