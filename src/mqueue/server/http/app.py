@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import parse_qsl
 
-from mqueue.model.errors import Error, Forbidden, Refused, TooLarge, Unavailable
+from mqueue.model.errors import Error, Refused, TooLarge, Unavailable
 from mqueue.server.http.answer import Answer, Streamed, error_answer
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Route, Routes
@@ -62,23 +62,15 @@ class App:
             principal = service.door.caller(headers, peer, scope.get("certificate"), now)
         namespace = _namespace(query, headers)
         call = Call(service, scope["method"], scope["path"], names, query, headers, principal, namespace, peer=peer)
-        demand(call, route, now)
+        demand(call, route)
         return call, route
 
 
-def demand(call: Call, route: Route, now: int) -> None:
+def demand(call: Call, route: Route) -> None:
     """Raise unless the caller may do this here."""
-    if route.place == "open":
-        return
-    namespace = "*" if route.place == "server" else call.namespace
-    topic = call.names["topic"] if route.place == "topic" else None
-    try:
-        call.principal.demand(route.verb, namespace, topic)
-    except Forbidden:
-        call.service.door.refused(
-            call.principal, f"{route.method} {route.path}", call.peer, now, call.namespace, topic or ""
-        )
-        raise
+    if route.place not in ("open", "inside"):
+        namespace = "*" if route.place == "server" else call.namespace
+        call.demand(route.verb, namespace, call.topic if route.place == "topic" else None)
 
 
 def _headers(scope: Scope) -> Mapping[str, str]:

@@ -12,9 +12,9 @@ from msgspec import Struct
 from mqueue.broker.aio import AsyncBroker
 from mqueue.broker.loop import LoopBroker
 from mqueue.broker.twin import behind
-from mqueue.model.errors import Refused
+from mqueue.model.errors import Forbidden, Refused
 from mqueue.server.http.answer import ARROW
-from mqueue.server.security.principal import Principal
+from mqueue.server.security.principal import Principal, Verb
 
 if TYPE_CHECKING:
     from mqueue.server.http.service import Service
@@ -65,6 +65,16 @@ class Call(Struct):
     @property
     def wants_arrow(self) -> bool:
         return ARROW in self.headers.get("accept", "")
+
+    def demand(self, verb: Verb, namespace: str, topic: str | None = None) -> None:
+        """Raise unless the caller may do this there; then the audit log is told."""
+        try:
+            self.principal.demand(verb, namespace, topic)
+        except Forbidden:
+            now = self.service.clock.now()
+            what = f"{self.method} {self.path}"
+            self.service.door.refused(self.principal, what, self.peer, now, namespace, topic or "")
+            raise
 
     def parsed(self, decoder: msgspec.json.Decoder[T]) -> T:
         """The body from JSON; an empty one stands for `{}`."""
