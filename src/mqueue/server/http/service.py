@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from mqueue.model.clock import Clock
 from mqueue.model.limits import KIB, MIB
 from mqueue.model.names import check_name
 from mqueue.server.http.dequeued import Dequeued
+from mqueue.server.security.keys import KeyRecord
 from mqueue.server.security.principal import Principal
 
 _VIEWS_MAX = 10_000
@@ -46,7 +47,29 @@ class Door(Protocol):
         """Somebody managed something, or tried to: for the audit log."""
 
 
+class Administration(Protocol):
+    """What is changed while the server runs and outlives it: quotas and keys. Each change is durable on return."""
+
+    async def quotas(self) -> Mapping[str, int]:
+        """Messages a minute, by namespace."""
+
+    async def set_quota(self, namespace: str, per_minute: int | None) -> None:
+        """None: no quota of its own any more."""
+
+    async def keys(self) -> Sequence[KeyRecord]:
+        """All keys ever made, the revoked ones as well."""
+
+    async def add_key(self, name: str, scopes: Sequence[str], expires_at: int | None) -> str:
+        """The key itself, for the only time. Raises Conflict where the name was given before."""
+
+    async def revoke_key(self, name: str) -> None:
+        """At once and for good. Raises NotFound."""
+
+
 class Service:
+    administration: Administration
+    """Whoever puts the server together sets it."""
+
     def __init__(self, broker: AsyncBroker, door: Door, clock: Clock, bounds: Bounds) -> None:
         self.root = broker
         self.door = door
