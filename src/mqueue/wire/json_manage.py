@@ -1,0 +1,242 @@
+"""The JSON bodies of `/v1` that manage: topics, groups, the dead, quotas, keys, cursors, transactions.
+
+Shared by server and client. Times go out as RFC 3339 text; durations come in as seconds or text. A list that was cut says
+in `next` where to go on: hand it in again as `after`. What the names mean is decided by the broker, not here.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Struct, UnsetType
+
+from mqueue.wire.json import DeadOut
+
+
+class RetentionSettings(Struct, forbid_unknown_fields=True):
+    hours: float | None | UnsetType = UNSET
+    bytes: int | None | UnsetType = UNSET
+    on_ack: bool | UnsetType = UNSET
+    compact: bool | UnsetType = UNSET
+
+
+class TopicSettings(Struct, forbid_unknown_fields=True):
+    """The settings of a topic; in a request, those that are to change."""
+
+    partitions: int | UnsetType = UNSET
+    max_retries: int | None | UnsetType = UNSET
+    backoff: float | str | UnsetType = UNSET
+    backoff_max: float | str | UnsetType = UNSET
+    visibility: float | str | UnsetType = UNSET
+    default_ttl: float | str | None | UnsetType = UNSET
+    max_delay: float | str | None | UnsetType = UNSET
+    max_depth: int | None | UnsetType = UNSET
+    overflow: str | UnsetType = UNSET
+    in_flight_max: int | UnsetType = UNSET
+    retention: RetentionSettings | UnsetType = UNSET
+    hold: float | str | UnsetType = UNSET
+    dlq: bool | str | UnsetType = UNSET
+    dlq_expired: bool | UnsetType = UNSET
+    dedup: str | UnsetType = UNSET
+    dedup_window: float | str | UnsetType = UNSET
+    dedup_keys_max: int | UnsetType = UNSET
+    start: str | UnsetType = UNSET
+
+
+class TopicsOut(Struct):
+    topics: list[str]
+    next: str | None = None
+
+
+class TopicOut(Struct):
+    topic: str
+    namespace: str
+    settings: TopicSettings
+
+
+class PurgeOut(Struct):
+    purged: int
+
+
+class PartitionOut(Struct):
+    """`start`: the first offset that is kept; `end`: the one that comes next; `messages`: how many are kept."""
+
+    partition: int
+    start: int
+    end: int
+    messages: int
+
+
+class PartitionsOut(Struct):
+    partitions: list[PartitionOut]
+
+
+class GroupIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """`start`: "earliest", "latest", an offset, or a time as text."""
+
+    start: int | str = "earliest"
+
+
+class GroupOut(Struct):
+    """What became of the messages of a group. A message that it was to get is in exactly one of these."""
+
+    group: str
+    ready: int
+    waiting: int
+    leased: int
+    acked: int
+    dead: int
+    expired: int
+    cancelled: int
+    lapsed: int
+    delivered: int
+    oldest_ready_seconds: float | None
+
+
+class GroupsOut(Struct):
+    groups: list[GroupOut]
+    next: str | None = None
+
+
+class SeekIn(Struct, forbid_unknown_fields=True):
+    """`to`: "earliest", "latest", an offset, or a time as text."""
+
+    to: int | str
+
+
+class RescheduleIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One of both."""
+
+    deliver_at: int | str | None = None
+    delay: float | str | None = None
+
+
+class DeadsOut(Struct):
+    """The dead that nobody has dealt with. `count`: how many there are, shown or not."""
+
+    messages: list[DeadOut]
+    count: int
+
+
+class RedriveIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """`rate`: messages a second."""
+
+    filter: str | None = None
+    limit: int | None = None
+    dry_run: bool = False
+    rate: float | None = None
+
+
+class RedriveOut(Struct):
+    matched: int
+    redriven: int
+    dry_run: bool
+
+
+class NamespaceOut(Struct):
+    namespace: str
+    topics: int
+
+
+class NamespacesOut(Struct):
+    namespaces: list[NamespaceOut]
+    next: str | None = None
+
+
+class QuotaIn(Struct, forbid_unknown_fields=True):
+    """Messages a minute; null: no quota of its own."""
+
+    per_minute: int | None
+
+
+class QuotaOut(Struct):
+    namespace: str
+    per_minute: int | None
+
+
+class QuotasOut(Struct):
+    quotas: list[QuotaOut]
+    next: str | None = None
+
+
+class KeyIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """`scopes`: grants such as `read:tenant-a/orders.*`; `expires_at` null: until it is revoked."""
+
+    name: str
+    scopes: list[str]
+    expires_at: int | str | None = None
+
+
+class KeyMadeOut(Struct):
+    """The key itself, shown this once."""
+
+    name: str
+    key: str
+
+
+class KeyOut(Struct):
+    name: str
+    scopes: list[str]
+    created_at: str
+    expires_at: str | None = None
+    revoked_at: str | None = None
+
+
+class KeysOut(Struct):
+    keys: list[KeyOut]
+    next: str | None = None
+
+
+class CursorIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """`offsets` by partition; without them the cursor is made where the topic begins, or kept as it is."""
+
+    offsets: dict[int, int] | None = None
+    ttl: float | str = "7d"
+
+
+class CursorOut(Struct):
+    name: str
+    topic: str
+    offsets: dict[int, int]
+    made_at: str
+    expires_at: str
+
+
+class CursorsOut(Struct):
+    cursors: list[CursorOut]
+
+
+class StagedOut(Struct):
+    """How many messages a part of a transaction has."""
+
+    id: str
+    part: str
+    messages: int
+
+
+class TransactionOut(Struct):
+    """`state`: staged, committed or aborted."""
+
+    id: str
+    state: str
+    parts: int
+    messages: int
+    topics: list[str]
+    expires_at: str
+
+
+class StatsOut(Struct):
+    """The server, or one namespace, in numbers."""
+
+    topics: int
+    groups: int
+    leases: int
+    published: int
+    retained: int
+    scheduled: int
+    ready: int
+    waiting: int
+    leased: int
+    delivered: int
+    acked: int
+    dead: int
+    expired: int
+    cancelled: int
