@@ -1,7 +1,7 @@
 """The JSON bodies of `/v1` that manage: topics, groups, the dead, quotas, keys, cursors, transactions.
 
-Shared by server and client. Times go out as RFC 3339 text; durations come in as seconds or text. A list that was cut says
-in `next` where to go on: hand it in again as `after`. What the names mean is decided by the broker, not here.
+Shared by server and client. Times go out as RFC 3339 text; durations come in as seconds or text. A list that was cut
+says in `next` where to go on: hand it in again as `after`. What the names mean is decided by the broker, not here.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from mqueue.wire.json import DeadOut
 
 
 class RetentionSettings(Struct, forbid_unknown_fields=True):
-    hours: float | None | UnsetType = UNSET
-    bytes: int | None | UnsetType = UNSET
+    hours: float | UnsetType | None = UNSET
+    bytes: int | UnsetType | None = UNSET
     on_ack: bool | UnsetType = UNSET
     compact: bool | UnsetType = UNSET
 
@@ -22,13 +22,13 @@ class TopicSettings(Struct, forbid_unknown_fields=True):
     """The settings of a topic; in a request, those that are to change."""
 
     partitions: int | UnsetType = UNSET
-    max_retries: int | None | UnsetType = UNSET
+    max_retries: int | UnsetType | None = UNSET
     backoff: float | str | UnsetType = UNSET
     backoff_max: float | str | UnsetType = UNSET
     visibility: float | str | UnsetType = UNSET
-    default_ttl: float | str | None | UnsetType = UNSET
-    max_delay: float | str | None | UnsetType = UNSET
-    max_depth: int | None | UnsetType = UNSET
+    default_ttl: float | str | UnsetType | None = UNSET
+    max_delay: float | str | UnsetType | None = UNSET
+    max_depth: int | UnsetType | None = UNSET
     overflow: str | UnsetType = UNSET
     in_flight_max: int | UnsetType = UNSET
     retention: RetentionSettings | UnsetType = UNSET
