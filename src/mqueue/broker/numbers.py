@@ -92,14 +92,18 @@ def group_stats(group: Group, now: int) -> GroupStats:
     )
 
 
-def metrics(engine: Engine, now: int) -> dict[str, int]:
-    """The whole broker in numbers."""
-    topics = list(engine.store.state.topics.values())
+def metrics(engine: Engine, now: int, namespace: str | None = None) -> dict[str, int]:
+    """The whole broker in numbers, or one namespace."""
+    everything = engine.store.state.topics
+    topics = [topic for topic in everything.values() if namespace is None or topic.namespace == namespace]
     groups = [group for topic in topics for group in topic.groups.values()]
     return {
         "topics": len(topics),
         "groups": len(groups),
-        "leases": len(engine.store.state.leases),
+        "leases": sum(
+            namespace is None or everything[lease.group.topic].namespace == namespace
+            for lease in engine.store.state.leases.values()
+        ),
         "published": sum(partition.next for topic in topics for partition in topic.partitions),
         "retained": sum(partition.retained for topic in topics for partition in topic.partitions),
         "scheduled": sum(topic.scheduled for topic in topics),
