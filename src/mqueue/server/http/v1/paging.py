@@ -1,0 +1,32 @@
+"""Lists that can be long: a page of names at a time, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mqueue.model.errors import Refused
+from mqueue.model.limits import RECEIVE_LIMIT_MAX
+from mqueue.server.http.call import Call
+from mqueue.server.http.routes import Parameter
+
+LIMIT = Parameter("limit", "integer", f"how many at most, 1 to {RECEIVE_LIMIT_MAX}")
+AFTER = Parameter("after", "text", "go on behind this name: `next` of the answer before")
+PAGED = (LIMIT, AFTER)
+
+
+def limit_of(call: Call, default: int = RECEIVE_LIMIT_MAX) -> int:
+    limit: int = call.number("limit", default)
+    if not 1 <= limit <= RECEIVE_LIMIT_MAX:
+        raise Refused(f"limit {limit}; it takes 1 to {RECEIVE_LIMIT_MAX}", code="bad_limit")
+    return limit
+
+
+def after_of(call: Call) -> str:
+    return call.query.get("after", "")
+
+
+def page(call: Call, names: Iterable[str]) -> tuple[list[str], str | None]:
+    """The names of the page that was asked for; and where the next one begins, if there is one."""
+    limit, after = limit_of(call), after_of(call)
+    rest = sorted(name for name in names if name > after)
+    return rest[:limit], rest[limit - 1] if len(rest) > limit else None
