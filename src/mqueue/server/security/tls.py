@@ -6,13 +6,9 @@ Knows no sockets: asyncio, uvicorn and tests wrap their own. There is no way her
 from __future__ import annotations
 
 import ssl
-import tempfile
 
-from mqueue.model.errors import BadSetting
 from mqueue.server.security.certificates import Pair, check_pair
-
-# TLS 1.2 with forward secrecy and authenticated encryption only; the suites of TLS 1.3 are all good and stand apart.
-CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+from mqueue.wire import tls as wire
 
 
 class ServerTls:
@@ -43,56 +39,24 @@ class ServerTls:
 
 def server_context(pair: Pair, now: int, client_ca: bytes | None = None) -> ssl.SSLContext:
     """With `client_ca` (PEM) only clients come in that show a certificate signed by it."""
-    context = _base(ssl.PROTOCOL_TLS_SERVER)
-    _load(context, check_pair(pair, now))
+    context = wire.base_context(ssl.PROTOCOL_TLS_SERVER)
+    wire.load(context, _identity(check_pair(pair, now)))
     # A ticket would carry a session, and the identity in it, past a change of certificate or client authority.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET | ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
     if client_ca is not None:
-        _trust(context, client_ca)
+        wire.trust(context, client_ca)
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 
 
 def client_context(ca: bytes | None = None, pair: Pair | None = None, now: int | None = None) -> ssl.SSLContext:
-    """Checks chain and name, always. `ca` (PEM): trust this and not what the machine trusts; `pair`: who we are."""
-    context = _base(ssl.PROTOCOL_TLS_CLIENT)
-    if ca is None:
-        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    else:
-        _trust(context, ca)
-    if pair is not None:
-        _load(context, pair if now is None else check_pair(pair, now))
-    assert context.check_hostname
-    assert context.verify_mode is ssl.CERT_REQUIRED
-    return context
+    """The other end. `ca` (PEM): trust this and not what the machine trusts; `pair`: who we are, checked if it is told
+    what time it is."""
+    if pair is None:
+        return wire.client_context(ca)
+    return wire.client_context(ca, _identity(pair if now is None else check_pair(pair, now)))
 
 
-def _base(protocol: int) -> ssl.SSLContext:
-    context = ssl.SSLContext(protocol)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers(CIPHERS)
-    context.options |= ssl.OP_NO_COMPRESSION
-    context.verify_flags |= ssl.VERIFY_X509_STRICT
-    return context
-
-
-def _trust(context: ssl.SSLContext, ca: bytes) -> None:
-    try:
-        context.load_verify_locations(cadata=ca.decode("ascii"))
-    except (ssl.SSLError, ValueError):
-        raise BadSetting("the certificates to trust are not PEM that can be read") from None
-
-
-def _load(context: ssl.SSLContext, pair: Pair) -> None:
-    """The ssl module reads keys from files only, so for a moment there is one, for our eyes alone (0600).
-
-    The empty password is for a key that has one: without it the library would stop and ask at the terminal.
-    """
-    with tempfile.NamedTemporaryFile(prefix="mqueue-") as file:
-        file.write(pair.key + b"\n" + pair.certificate)
-        file.flush()
-        try:
-            context.load_cert_chain(file.name, password="")
-        except ssl.SSLError:
-            raise BadSetting("the TLS certificate and its key cannot be used together") from None
+def _identity(pair: Pair) -> bytes:
+    return pair.key + b"\n" + pair.certificate
