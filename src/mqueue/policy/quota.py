@@ -18,15 +18,15 @@ _SWEEP_MIN = 1024
 class Quotas:
     """`unlimited` is true while no limit is set at all: a caller in a hurry need not even call."""
 
-    __slots__ = ("_buckets", "_default", "_limits", "_sweep_at", "unlimited")
+    __slots__ = ("_buckets", "_default", "_limits", "_sweep_at", "refused", "unlimited")
 
     def __init__(self, per_minute: Mapping[str, int] | None = None, default: int | None = None) -> None:
-        self._limits = {name: _checked(name, limit) for name, limit in (per_minute or {}).items()}
-        self._default = None if default is None else _checked("default", default)
+        self.replace(per_minute or {}, default)
+        self.refused = 0
+        """Messages that did not fit."""
         # What is left and when that was so. A namespace without an entry has a full bucket.
         self._buckets: dict[str, tuple[int, int]] = {}
         self._sweep_at = _SWEEP_MIN
-        self.unlimited = default is None and not self._limits
 
     def admit(self, namespace: str, count: int, now: int) -> None:
         """Take one token for each message, or refuse and take none."""
@@ -34,6 +34,7 @@ class Quotas:
         if limit is None:
             return
         if count > limit:
+            self.refused += count
             raise QuotaExceeded(
                 f"{count} messages in one call never fit the quota of namespace {namespace!r}: {limit} a minute",
                 code="quota_too_small",
@@ -42,6 +43,7 @@ class Quotas:
         left, at = self._refilled(namespace, limit, now)
         missing = count * _TOKEN - left
         if missing > 0:
+            self.refused += count
             wait_ms = -(-missing // limit) + at - now
             raise QuotaExceeded(
                 f"quota of namespace {namespace!r} is {limit} messages a minute: {count} asked, {left // _TOKEN} left",
@@ -56,8 +58,15 @@ class Quotas:
         if per_minute is None:
             self._limits.pop(namespace, None)
         else:
-            self._limits[namespace] = _checked(namespace, per_minute)
+            self._limits[namespace] = check_quota(namespace, per_minute)
         self.unlimited = self._default is None and not self._limits
+
+    def replace(self, per_minute: Mapping[str, int], default: int | None) -> None:
+        """All limits anew. What was spent stays spent."""
+        limits = {name: check_quota(name, limit) for name, limit in per_minute.items()}
+        self._default = None if default is None else check_quota("default", default)
+        self._limits = limits
+        self.unlimited = default is None and not limits
 
     def level(self, namespace: str, now: int) -> int | None:
         """Whole tokens that are free now; None without a limit."""
@@ -84,7 +93,8 @@ class Quotas:
         self._sweep_at = max(_SWEEP_MIN, 2 * len(kept))
 
 
-def _checked(namespace: str, per_minute: int) -> int:
+def check_quota(namespace: str, per_minute: int) -> int:
+    """The limit as it came, or BadSetting."""
     check_name(namespace, "namespace")
     if type(per_minute) is not int or per_minute < 0:
         raise BadSetting(f"quota of {namespace!r:.80}: {per_minute!r} messages a minute; at least 0 are allowed")

@@ -13,6 +13,7 @@ import errno
 import threading
 from collections import deque
 from contextlib import suppress
+from typing import Protocol
 
 from mqueue.log.segments import poison, segment
 from mqueue.log.segments.commit import Link
@@ -25,6 +26,18 @@ from mqueue.model.errors import DiskFull, Poisoned, Unavailable
 _SMALL_BYTES = 16 * 1024
 _NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _AHEAD_BYTES = 256 * 1024
+
+
+class Gauge(Protocol):
+    """Whoever wants to know how large commits are and how long the disk takes. Called by the thread that commits."""
+
+    def begin(self) -> float:
+        """Something is about to be done: the time, in whatever is handed back."""
+
+    def wrote(self, since: float, length: int) -> None:
+        """A commit of so many bytes was packed and written."""
+
+    def synced(self, since: float) -> None: ...
 
 
 class Writer:
@@ -64,6 +77,7 @@ class Writer:
         """There was no room for a batch: it has to go first."""
         self.dead = ""
         """Why nothing can be written any more."""
+        self.gauge: Gauge | None = None
 
     def write(self, batches: list[Batch]) -> None:
         """Write batches, behind any that had no room before."""
@@ -93,12 +107,15 @@ class Writer:
     def sync_to(self, number: int, position: int, active: Segment) -> None:
         """Make durable what was written when `mark` was asked. Others may write meanwhile."""
         self.check()
+        since = self.gauge.begin() if self.gauge is not None else 0
         try:
             self._disk.sync(active.file)
         except OSError as error:
             if not active.sealed:  # else whoever sealed it has synced it, and its file may be closed by now
                 raise self._failed(error) from error
         self._rise(number, position)
+        if self.gauge is not None:
+            self.gauge.synced(since)
 
     def _rise(self, number: int, position: int) -> None:
         """Whoever syncs and whoever begins a segment may come here at once: what is durable stays so."""
@@ -131,6 +148,7 @@ class Writer:
 
     def _commit(self, batch: Batch) -> None:
         active = self.active
+        since = self.gauge.begin() if self.gauge is not None else 0
         if active is None or self.link.position - active.start >= self._segment_bytes:
             active = self._roll()
         data, link = encode(batch, self.link, active.start, self._epoch, self.synced_position)
@@ -138,6 +156,8 @@ class Writer:
         self.link = link
         active.end = link.position
         self.written = batch.number
+        if self.gauge is not None:
+            self.gauge.wrote(since, len(data))
 
     def _pwrite(self, file: int, data: bytes, place: int) -> None:
         """Small commits at the end of a file take some zeros along: the next ones overwrite those, and need not wait

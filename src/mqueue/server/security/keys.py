@@ -57,6 +57,12 @@ class Keys:
         self._by_name = {record.name: record for record in records}
         self._by_digest = {record.digest: (record, _principal(record)) for record in self._by_name.values()}
 
+    def copy(self) -> Keys:
+        """The same keys, for a change that is to take force as a whole."""
+        twin = Keys(self._pepper)
+        twin._by_name, twin._by_digest = dict(self._by_name), dict(self._by_digest)
+        return twin
+
     @property
     def records(self) -> tuple[KeyRecord, ...]:
         return tuple(self._by_name.values())
