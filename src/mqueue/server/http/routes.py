@@ -36,6 +36,7 @@ class Parameter(Struct, frozen=True):
     name: str
     kind: Literal["text", "integer", "boolean"]
     meaning: str
+    required: bool = False
 
 
 class Route(Struct, frozen=True):
@@ -54,6 +55,8 @@ class Route(Struct, frozen=True):
     status: int = 200
     arrow: tuple[Literal["in", "out"], ...] = ()
     """Where Arrow streams may stand instead of JSON."""
+    kind: str = "application/json"
+    """The media type of the answer."""
 
 
 class Routes:
