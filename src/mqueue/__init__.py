@@ -41,6 +41,7 @@ from mqueue.model.message import Draft, Receipt
 
 if TYPE_CHECKING:
     from mqueue.assembly.connect import connect, connect_async
+    from mqueue.assembly.worker import Worker
     from mqueue.broker.aio import AsyncArrowLease, AsyncBroker, AsyncDlq
     from mqueue.broker.broker import Broker
     from mqueue.broker.consume import Subscription
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from mqueue.broker.numbers import GroupStats, TopicStats
     from mqueue.broker.settle import Settlement
     from mqueue.broker.tables import ArrowLease
+    from mqueue.client.worker.verdict import Reject, Retry
     from mqueue.log.segments.storage import Storage
 
 __version__ = "0.1.0"
@@ -93,6 +95,8 @@ __all__ = [
     "Receipt",
     "Redrive",
     "Refused",
+    "Reject",
+    "Retry",
     "Settlement",
     "ShardDown",
     "Storage",
@@ -103,6 +107,7 @@ __all__ = [
     "TraceEvent",
     "Unauthorized",
     "Unavailable",
+    "Worker",
     "connect",
     "connect_async",
 ]
@@ -124,12 +129,15 @@ _HOMES = {
     "GroupStats": "broker.numbers",
     "Message": "broker.message",
     "Redrive": "broker.dlq",
+    "Reject": "client.worker.verdict",
+    "Retry": "client.worker.verdict",
     "Settlement": "broker.settle",
     "Storage": "log.segments.storage",
     "Subscription": "broker.consume",
     "TopicStats": "broker.numbers",
     "Trace": "broker.explain",
     "TraceEvent": "broker.explain",
+    "Worker": "assembly.worker",
     "connect": "assembly.connect",
     "connect_async": "assembly.connect",
 }

@@ -23,7 +23,7 @@ from mqueue.model.times import duration_ms, instant
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs/guide.md"
-RUN = [ROOT / "README.md", GUIDE]
+RUN = [ROOT / "README.md", GUIDE, ROOT / "docs/workers.md"]
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -167,7 +167,7 @@ def test_all_finer_codes_are_in_the_guide() -> None:
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(
-    r"`((?:src|docs|tests|tools|examples|benchmarks|model|policy|heart|wire|log|store|broker|testing)/[^`\s]*)`"
+    r"`((?:src|docs|tests|tools|examples|benchmarks|model|policy|heart|wire|log|store|broker|client|testing)/[^`\s]*)`"
 )
 
 

@@ -1,0 +1,56 @@
+"""`mqueue.Worker`: a worker that connects by URL, as `connect_async` does, or uses a queue that is at hand."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from inspect import iscoroutinefunction
+from typing import cast
+
+from mqueue.assembly.connect import connect_async
+from mqueue.client.worker.app import App
+from mqueue.client.worker.queue import Queue
+from mqueue.model.clock import Clock
+from mqueue.model.errors import BadSetting
+from mqueue.model.names import check_consumer
+from mqueue.model.times import Duration
+
+
+class Worker(App):
+    """Calls handlers for messages and settles by what comes of it. `url`, or `MQUEUE_URL`, is looked at when it runs.
+
+    `name`: what it is called in traces, host and process unless given. `queue`: an `AsyncBroker` or `AsyncClient` to be
+    used instead of a url; it is not closed. `drain`: how long handlers may go on once it was told to stop.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        concurrency: int | None = None,
+        name: str | None = None,
+        drain: Duration = "30s",
+        queue: Queue | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(_opening(url, name, queue), concurrency=concurrency, drain=drain, clock=clock)
+
+
+def _opening(
+    url: str | None, name: str | None, queue: Queue | None
+) -> Callable[[], AbstractAsyncContextManager[Queue]]:
+    if queue is not None:
+        if url is not None:
+            raise BadSetting("a worker takes a url or a queue, not both")
+        if not iscoroutinefunction(getattr(queue, "receive", None)):
+            raise BadSetting(f"queue {queue!r:.80}; it takes an AsyncBroker or an AsyncClient")
+        return lambda: nullcontext(queue)
+    if name is not None:
+        check_consumer(name)
+    return lambda: cast(AbstractAsyncContextManager[Queue], connect_async(url, name=name or _host_and_process()))
+
+
+def _host_and_process() -> str:
+    return f"{socket.gethostname()[:200]}-{os.getpid()}"
