@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from mqueue.server.http import docs
 from mqueue.server.http.routes import Route
 from mqueue.server.http.v1 import admin, groups, manage
 
-TABLE: tuple[Route, ...] = (
+_CALLS: tuple[Route, ...] = (
     *manage.ROUTES,
     *groups.ROUTES,
     *admin.ROUTES,
 )
+
+TABLE = (*_CALLS, *docs.routes(_CALLS))

@@ -1,0 +1,136 @@
+"""What bodies look like, by their types: shown in the OpenAPI document and on the page of routes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqueue.broker.numbers import TopicStats
+from mqueue.wire import json, json_manage
+
+PATH_EXAMPLES = {
+    "topic": "orders",
+    "group": "billing",
+    "id": "345876451382054912",
+    "token": "7d0c1f5be8a94d9c8f2be3a60c1d9e42",
+    "name": "archive",
+    "namespace": "tenant-a",
+    "transaction": "job-17",
+}
+
+_TIME = "2026-01-14T15:00:00.000Z"
+_RECEIPT = {"id": PATH_EXAMPLES["id"], "topic": "orders", "partition": 0, "offset": 7, "duplicate": False}
+_MESSAGE = {
+    "id": PATH_EXAMPLES["id"],
+    "namespace": "default",
+    "topic": "orders",
+    "partition": 0,
+    "offset": 7,
+    "published_at": _TIME,
+    "deliver_at": _TIME,
+    "payload": '{"n":1}',
+    "key": "customer-7",
+    "headers": {"content-type": "application/json"},
+    "priority": 25,
+    "attempt": 1,
+}
+_SEEN = {**_MESSAGE, "attempt": 0}
+_LEASE = {
+    "topic": "orders",
+    "lease": PATH_EXAMPLES["token"],
+    "deadline": "2026-01-14T15:00:30.000Z",
+    "remaining_ms": 30_000,
+    "messages": [_MESSAGE],
+}
+_STATES = {"ready": 3, "waiting": 1, "leased": 2, "acked": 36, "dead": 0, "expired": 0, "cancelled": 0}
+_GROUP = {**_STATES, "lapsed": 0, "delivered": 39, "oldest_ready_seconds": 0.25}
+_SETTINGS = {"partitions": 6, "max_retries": 5, "visibility": 60.0, "retention": {"hours": 72.0}}
+_CURSOR = {
+    "name": "archive",
+    "topic": "orders",
+    "offsets": {"0": 17},
+    "made_at": _TIME,
+    "expires_at": "2026-01-21T15:00:00.000Z",
+}
+
+_EXAMPLES: dict[Any, Any] = {
+    json.PublishIn: {
+        "messages": [
+            {"payload_json": {"n": 1}, "key": "customer-7", "priority": "high"},
+            {"payload": "later", "delay": "5m"},
+        ]
+    },
+    json.PublishOut: {"receipts": [_RECEIPT], "durability": "fsync"},
+    json.ReceiveIn: {"group": "billing", "limit": 10, "wait": "1s"},
+    json.ReceiveTopicsIn: {"topics": ["orders", "returns"], "limit": 10, "wait": "1s"},
+    json.LeaseOut: _LEASE,
+    json.LeasesOut: {"leases": [_LEASE]},
+    json.SettleIn: {"ids": [PATH_EXAMPLES["id"]]},
+    json.SettleOut: {"settled": 1},
+    json.MessageOut: _SEEN,
+    json.MessagesOut: {"messages": [_SEEN], "next": None},
+    json_manage.TopicSettings: _SETTINGS,
+    json_manage.TopicsOut: {"topics": ["orders", "orders.dlq"], "next": None},
+    json_manage.TopicOut: {"topic": "orders", "namespace": "default", "settings": _SETTINGS},
+    json_manage.PurgeOut: {"purged": 12},
+    json_manage.PartitionsOut: {"partitions": [{"partition": 0, "start": 0, "end": 42, "messages": 42}]},
+    TopicStats: {
+        "topic": "orders",
+        "published": 42,
+        "retained": 42,
+        "bytes": 5120,
+        "partitions": 1,
+        "scheduled": 0,
+        "depth": 6,
+        **_STATES,
+        "oldest_ready_seconds": 0.25,
+        "groups": {"billing": _GROUP},
+    },
+    json_manage.GroupIn: {"start": "latest"},
+    json_manage.GroupOut: {"group": "billing", **_GROUP},
+    json_manage.GroupsOut: {"groups": [{"group": "billing", **_GROUP}], "next": None},
+    json_manage.SeekIn: {"to": "2026-01-14T12:00:00Z"},
+    json_manage.RescheduleIn: {"deliver_at": "2027-01-01T00:00:00Z"},
+    json_manage.DeadsOut: {
+        "messages": [{**_SEEN, "topic": "orders.dlq", "reason": "max_retries", "group": "billing", "attempts": 4}],
+        "count": 1,
+    },
+    json_manage.RedriveIn: {"filter": "reason = max_retries", "rate": 100.0},
+    json_manage.RedriveOut: {"matched": 1, "redriven": 1, "dry_run": False},
+    json_manage.NamespacesOut: {"namespaces": [{"namespace": "default", "topics": 2}], "next": None},
+    json_manage.QuotaIn: {"per_minute": 60_000},
+    json_manage.QuotaOut: {"namespace": "tenant-a", "per_minute": 60_000},
+    json_manage.QuotasOut: {"quotas": [{"namespace": "tenant-a", "per_minute": 60_000}], "next": None},
+    json_manage.KeyIn: {"name": "shop", "scopes": ["write:tenant-a/orders", "read:tenant-a"]},
+    json_manage.KeyMadeOut: {"name": "shop", "key": "mq_…"},
+    json_manage.KeysOut: {
+        "keys": [{"name": "shop", "scopes": ["read:tenant-a"], "created_at": _TIME, "expires_at": None}],
+        "next": None,
+    },
+    json_manage.CursorIn: {"offsets": {"0": 17}, "ttl": "7d"},
+    json_manage.CursorOut: _CURSOR,
+    json_manage.CursorsOut: {"cursors": [_CURSOR]},
+    json_manage.StagedOut: {"id": "job-17", "part": "task-3", "messages": 1000},
+    json_manage.TransactionOut: {
+        "id": "job-17",
+        "state": "committed",
+        "parts": 4,
+        "messages": 4000,
+        "topics": ["orders"],
+        "expires_at": "2026-01-21T15:00:00.000Z",
+    },
+    json_manage.StatsOut: {
+        "topics": 2,
+        "groups": 3,
+        "leases": 1,
+        "published": 42,
+        "retained": 42,
+        "scheduled": 0,
+        "delivered": 39,
+        **_STATES,
+    },
+}
+
+
+def example_of(kind: Any) -> Any:
+    """None: nobody has written one."""
+    return _EXAMPLES.get(kind)
