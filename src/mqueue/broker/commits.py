@@ -211,6 +211,10 @@ class Gate:
             frame = frame.f_back
         self._release()
 
+    def confirm(self) -> None:
+        """Whoever is in waits until all that was handed in so far is durable, also by others."""
+        self._log.wants = SYNCED
+
     def acquire(self, blocking: bool = True) -> bool:
         """Go in without waiting at the end: somebody else will commit what is handed in."""
         if self._lock._is_owned() or not self._lock.acquire(blocking):

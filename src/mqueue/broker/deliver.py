@@ -131,24 +131,28 @@ class TopicDesk:
         wait_ms = None if wait is None else duration_ms(wait, "delay")
         with engine.lock:
             now = engine.tick()
-            return self.settle_now(lease, verb, spans, wait_ms, error_text(error), now)
+            return self.settle_now(lease.token, verb, spans, wait_ms, error_text(error), now)
 
     def settle_now(
-        self, lease: Lease, verb: str, spans: Sequence[Span] | None, wait_ms: int | None, error: str, now: int
+        self, token: bytes, verb: str, spans: Sequence[Span] | None, wait_ms: int | None, error: str, now: int
     ) -> Outcome:
         """The same, with the lock held."""
-        store = self.engine.store
+        engine = self.engine
+        store = engine.store
         if wait_ms is not None and now + wait_ms > TIME_MS_MAX:
             raise BadTime(f"a delay of {wait_ms} ms ends after the year 9999, the last there is")
         if verb == "extend":
-            outcome = store.extend(lease.token, spans, now + check_visibility(wait_ms or 0), now)
-            self.engine.wake(self.topic)  # it may end sooner now
+            outcome = store.extend(token, spans, now + check_visibility(wait_ms or 0), now)
+            engine.wake(self.topic)  # it may end sooner now
             return outcome
-        capped = lease.group.in_flight >= self.topic.settings.in_flight_max
-        outcome = store.settle(lease.token, verb, spans, now, delay_ms=wait_ms, error=error)
+        lease = store.state.leases.get(token)
+        capped = lease is not None and lease.group.in_flight >= self.topic.settings.in_flight_max
+        outcome = store.settle(token, verb, spans, now, delay_ms=wait_ms, error=error)
+        if outcome.repeated:
+            engine.confirm()
         if verb != "ack" or capped:
-            self.engine.wake(self.topic)
-        self.engine.wake_written()
+            engine.wake(self.topic)
+        engine.wake_written()
         return outcome
 
     def due(self, frame: Frame, row: int) -> int:
@@ -163,6 +167,16 @@ def let_go(answer: object) -> None:
         lease = getattr(one, "_lease", None)
         if isinstance(lease, Lease) and lease.open:
             one._desk.engine.abandoned.append(lease)
+
+
+async def safely(found: M) -> M:
+    """Wait until what was found may be handed out. Who is cancelled meanwhile gives it back."""
+    try:
+        await committed()
+    except BaseException:
+        let_go(found)
+        raise
+    return found
 
 
 def leases_of(messages: Iterable[Any]) -> list[Lease]:

@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -57,7 +57,7 @@ class Engine:
         self.waiters: dict[int, set[Waiter]] = {}
         self.abandoned: deque[Lease] = deque()
         """Leases that a consumer has left behind: to be given back."""
-        self.followed: dict[Hashable, tuple[int, tuple[Receipt, ...]]] = {}
+        self.followed: dict[bytes, tuple[int, tuple[Receipt, ...]]] = {}
         """What settle calls have published lately, and when: a call that is repeated is answered with the same."""
         self.timers = store.state.timers
         self._closing = threading.Lock()
@@ -84,6 +84,11 @@ class Engine:
                 f"durability {durability!r:.80} is not what this store reaches; it takes {', '.join(map(repr, levels))}"
             )
         return self.lock if self.gate is None or self.lock is not self.gate else self.gate.at(levels[durability])
+
+    def confirm(self) -> None:
+        """A call answers with what an earlier one did: it waits until that is durable. Call it with the lock held."""
+        if self.gate is not None:
+            self.gate.confirm()
 
     def tick(self) -> int:
         """The time now, everything that was due by now done. Call it with the lock held."""

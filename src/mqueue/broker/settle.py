@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from hashlib import blake2b
 from itertools import islice
 from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
 
 from mqueue.broker.deliver import TopicDesk, check_visibility, error_text, lost_ids, lost_sentence, spans_of
-from mqueue.broker.engine import Engine
 from mqueue.broker.envelope import Envelope
 from mqueue.broker.message import AnyMessage
 from mqueue.broker.publish import publish_drafts
@@ -58,9 +58,9 @@ def settle_many(
         now = engine.tick()
         if publish:
             _check_held(verb, batches, now)
-            receipts = _follow(engine, batches, ours[0].namespace, publish, now)
+            receipts = _follow(verb, batches, publish, now)
         for desk, lease, chosen in batches.values():
-            outcome = desk.settle_now(lease, verb, _spans(lease, chosen), wait_ms, reason, now)
+            outcome = desk.settle_now(lease.token, verb, _spans(lease, chosen), wait_ms, reason, now)
             settled += outcome.settled
             if outcome.lost:
                 lost += lost_ids(outcome, chosen)
@@ -120,17 +120,14 @@ def _check_held(verb: str, batches: Batches, now: int) -> None:
         raise LeaseLost(lost_sentence(verb, lost), lost=tuple(lost))
 
 
-def _follow(engine: Engine, batches: Batches, namespace: str, drafts: Sequence[Any], now: int) -> tuple[Receipt, ...]:
+def _follow(verb: str, batches: Batches, drafts: Sequence[Any], now: int) -> tuple[Receipt, ...]:
     """Publish what follows from messages that are held. If none is, the call has to be a repetition of one that did."""
-    call = tuple((lease.token, spans_of(chosen)) for _, lease, chosen in batches.values())
-    if not any(lease.open and _holds(lease, chosen) for _, lease, chosen in batches.values()):
-        if call not in engine.followed:
-            lost = [message.id for _, _, chosen in batches.values() for message in chosen]
-            raise LeaseLost(lost_sentence("ack", lost), lost=tuple(lost))
-        return engine.followed[call][1]
-    receipts = tuple(publish_drafts(engine, namespace, None, list(drafts), now))
-    _forget(engine.followed, now)
-    engine.followed[call] = now, receipts
+    call = digest_of(verb, [(lease.token, spans_of(chosen)) for _, lease, chosen in batches.values()])
+    held = any(lease.open and _holds(lease, chosen) for _, lease, chosen in batches.values())
+    receipts = follow(next(iter(batches.values()))[0], call, drafts, held, now)
+    if receipts is None:
+        lost = [message.id for _, _, chosen in batches.values() for message in chosen]
+        raise LeaseLost(lost_sentence(verb, lost), lost=tuple(lost))
     return receipts
 
 
@@ -138,7 +135,30 @@ def _holds(lease: Lease, chosen: list[Envelope]) -> bool:
     return any(lease.find(partition, start, mask) for partition, start, _, mask in spans_of(chosen))
 
 
-def _forget(followed: dict[Hashable, tuple[int, tuple[Receipt, ...]]], now: int) -> None:
+def digest_of(*call: object) -> bytes:
+    """What a settle call that publishes is known by, should it be repeated."""
+    return blake2b(repr(call).encode(), digest_size=16).digest()
+
+
+def follow(desk: TopicDesk, call: bytes, drafts: Sequence[Any], held: bool, now: int) -> tuple[Receipt, ...] | None:
+    """Publish what follows from messages of a topic, or tell what the same call published before.
+
+    None: it did not, and nothing is held on whose behalf it could.
+    """
+    engine = desk.engine
+    known = engine.followed.get(call)
+    if known is not None:
+        engine.confirm()
+        return known[1]
+    if not held:
+        return None
+    receipts = tuple(publish_drafts(engine, desk.namespace, None, list(drafts), now))
+    _forget(engine.followed, now)
+    engine.followed[call] = now, receipts
+    return receipts
+
+
+def _forget(followed: dict[bytes, tuple[int, tuple[Receipt, ...]]], now: int) -> None:
     """Drop what no repeated call can ask for any more; the oldest comes first."""
     for call, (at, _) in list(islice(followed.items(), 2)):  # two out for one in: it shrinks by itself
         if at + SETTLED_MEMORY_MS < now or len(followed) >= SETTLED_MEMORY_CALLS:

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from types import CoroutineType
 from typing import Any, Protocol, TypeVar, cast
 
-from mqueue.broker.commits import WAITS, committed, settled
-from mqueue.broker.deliver import let_go
+from mqueue.broker.commits import WAITS, settled
+from mqueue.broker.deliver import safely
 
 C = TypeVar("C", bound="type[Twin]")
 
@@ -99,11 +99,7 @@ def _coroutine(call: Callable[..., Any]) -> Callable[..., Any]:
             await settled()
             raise
         if WAITS.open:
-            try:
-                await committed()
-            except BaseException:
-                let_go(answer)
-                raise
+            await safely(answer)
         return _twin(await answer if answer.__class__ is CoroutineType else answer)
 
     return made

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from mqueue.broker.commits import committed
-from mqueue.broker.deliver import let_go
+from mqueue.broker.deliver import safely
 from mqueue.broker.engine import Engine
 from mqueue.heart.topic import Topic
 
@@ -115,15 +114,6 @@ def wait_in_thread(
         turn.end()
 
 
-async def _safely(found: list[T]) -> None:
-    """Wait until what was found may be handed out. Who is cancelled meanwhile gives it back."""
-    try:
-        await committed()
-    except BaseException:
-        let_go(found)
-        raise
-
-
 async def wait_in_loop(
     engine: Engine,
     topics: Callable[[int], Sequence[Topic]],
@@ -136,7 +126,6 @@ async def wait_in_loop(
     try:
         while (found := turn.look()) is None:
             await waiter.sleep(turn.timeout)
-        await _safely(found)
-        return found
+        return await safely(found)
     finally:
         turn.end()

@@ -35,10 +35,14 @@ class Fallen(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What a settle call did: how many it settled, and (partition, offset) of what its token did not hold."""
+    """What a settle call did: how many it settled, and (partition, offset) of what its token did not hold.
+
+    `repeated`: so many of them were settled by the same call before.
+    """
 
     settled: int
     lost: tuple[tuple[int, int], ...] = ()
+    repeated: int = 0
 
 
 class Heart:
@@ -134,7 +138,7 @@ class Heart:
                 self.happen(ev.Settled(now, lease.group.topic, lease.group.name, token, verb, given))
             else:
                 self._fail(lease, verb, held, now, delay_ms, jitter, error)
-        return Outcome(settled, lost)
+        return Outcome(settled, lost, repeated)
 
     def extend(self, token: bytes, spans: Iterable[ev.Span] | None, deadline: int, now: int) -> Outcome:
         """Move the deadline of what a lease holds: the spans given, or all of it."""

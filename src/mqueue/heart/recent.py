@@ -37,21 +37,28 @@ class Recent:
         for known in (*self._old.values(), *self._young.values()):
             yield from known if isinstance(known, list) else (known,)
 
+    def of(self, token: bytes) -> list[Settled]:
+        """What is remembered of a token, oldest first."""
+        found: list[Settled] = []
+        for known in (self._old.get(token), self._young.get(token)):
+            found += known if isinstance(known, list) else [known] if known else []
+        return found
+
     def settled(self, token: bytes, verb: str, partition: int, start: int, mask: int, now: int) -> int:
         """Which of these bits that token settled with that verb in the last ten minutes."""
         found = 0
-        for known in (self._old.get(token), self._young.get(token)):
-            for event in known if isinstance(known, list) else [known] if known else []:
-                if event.at + SETTLED_MEMORY_MS < now or not _same(event, verb):
-                    continue
+        for event in self.of(token):
+            if is_repeated(event, verb, now):
                 for number, first, _, bits in event.spans:
                     if number == partition:
                         found |= bits << first - start if first >= start else bits >> start - first
         return found & mask
 
 
-def _same(event: Settled, verb: str) -> bool:
-    """Whether an event is what that verb led to: a nack or a reject may have ended as dead."""
+def is_repeated(event: Settled, verb: str, now: int) -> bool:
+    """Whether that verb led to an event, and not too long ago: a nack or a reject may have ended as dead."""
+    if event.at + SETTLED_MEMORY_MS < now:
+        return False
     return event.verb == verb or (event.verb == "dead" and event.reason == _REASONS.get(verb))
 
 

@@ -18,6 +18,7 @@ ERROR_TEXT_MAX = 4 * KIB
 IDEMPOTENCY_KEY_LENGTH_MAX = 1024
 WAIT_MS_MAX = 60_000
 RECEIVE_LIMIT_MAX = 10_000
+RECEIVE_TOPICS_MAX = 256
 VISIBILITY_MS_MAX = 12 * 3600 * 1000
 TICK_MS = 10
 """The grain of delays and backoffs: what is due is due at a multiple of this, rounded up."""
