@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from mqueue.broker.broker import Topics
+from mqueue.broker.cursors import Cursor
 from mqueue.broker.dlq import Redrive
 from mqueue.broker.explain import Explanation, Trace
 from mqueue.broker.loop import AsyncSubscription
@@ -15,6 +16,7 @@ from mqueue.broker.message import AsyncDeadMessage, AsyncMessage
 from mqueue.broker.numbers import TopicStats
 from mqueue.broker.replay import Position
 from mqueue.broker.settle import Settlement
+from mqueue.broker.transact import StagedPart, Transaction
 from mqueue.log.segments.storage import Storage
 from mqueue.model.clock import Clock
 from mqueue.model.limits import Limits
@@ -185,3 +187,25 @@ class AsyncBroker:
         """Move a group: "earliest", "latest", an offset or a time. What it holds is lost to it, attempts start anew."""
     def dlq(self, topic: str) -> AsyncDlq:
         """The dead-letter queue of a topic."""
+    async def set_cursor(
+        self, topic: str, name: str, offsets: Mapping[int, int] | None = None, *, ttl: Duration = "7d"
+    ) -> Cursor:
+        """Let retention drop nothing from these offsets on, until `ttl` is over. No offsets: as it stands, or all."""
+    async def cursors(self, topic: str) -> list[Cursor]: ...
+    async def delete_cursor(self, topic: str, name: str) -> None: ...
+    async def stage(
+        self,
+        transaction: str,
+        topic: str,
+        messages: pa.Table | pa.RecordBatch | Iterable[Any],
+        *,
+        part: str = "",
+        ttl: Duration = "24h",
+    ) -> StagedPart:
+        """Put messages aside until `commit` publishes them. The same part once more takes the place of the first."""
+    async def commit(self, transaction: str) -> Transaction:
+        """Publish what was staged: once, however often it is called."""
+    async def abort(self, transaction: str) -> Transaction:
+        """Drop what was staged; Conflict if it is committed."""
+    async def transaction(self, transaction: str) -> Transaction:
+        """How it stands with a transaction."""

@@ -9,7 +9,19 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from mqueue.broker import deliver, explain, foundation, manage, numbers, publish, replay, settle, tables
+from mqueue.broker import (
+    cursors,
+    deliver,
+    explain,
+    foundation,
+    manage,
+    numbers,
+    publish,
+    replay,
+    settle,
+    tables,
+    transact,
+)
 from mqueue.broker.commits import Gate
 from mqueue.broker.consume import Source, Subscription, consume
 from mqueue.broker.dlq import Dlq
@@ -18,16 +30,14 @@ from mqueue.broker.intake_arrow import publish_table
 from mqueue.broker.message import AnyMessage, DeadMessage, Message
 from mqueue.broker.waiting import wait_in_thread
 from mqueue.heart.topic import Topic
-from mqueue.log.segments.disk import RealDisk
 from mqueue.log.segments.storage import Storage
-from mqueue.model.clock import Clock, SystemClock
-from mqueue.model.errors import BadSetting, Poisoned, Refused
+from mqueue.model.clock import Clock
+from mqueue.model.errors import Poisoned, Refused
 from mqueue.model.limits import Limits
 from mqueue.model.message import Draft, Receipt
 from mqueue.model.names import check_consumer, check_name
-from mqueue.model.settings import describe, parse
+from mqueue.model.settings import describe
 from mqueue.model.times import Duration, Instant
-from mqueue.policy.quota import Quotas
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -44,6 +54,7 @@ class Broker:
     _dead_type: type[DeadMessage] = EmbeddedDeadMessage
     _subscription_type: type[Subscription] = Subscription
     _consume = staticmethod(consume)
+    _commit = staticmethod(transact.commit)
     _gate_type: type[Gate] = Gate
 
     def __init__(
@@ -58,23 +69,7 @@ class Broker:
         **settings: Any,
     ) -> None:
         check_consumer(name)
-        for word, value, kind in (
-            ("limits", limits, Limits),
-            ("quotas", quotas, Mapping),
-            ("storage", storage, Storage),
-        ):
-            if value is not None and not isinstance(value, kind):
-                raise BadSetting(f"{word} {value!r:.80}; it takes a {kind.__name__}")
-        if clock is not None and not callable(getattr(clock, "now", None)):
-            raise BadSetting(f"clock {clock!r:.80}; it takes a Clock, for tests a ManualClock")
-        given = (clock or SystemClock(), Quotas(quotas), parse(settings), limits or Limits())
-        if path is None:
-            if storage is not None:
-                raise BadSetting("storage is given, but no path: a broker in memory stores nothing")
-            self._engine = foundation.in_memory(*given)
-        else:
-            self._engine = foundation.on_disk(_disk(path), storage or Storage(), *given, self._gate_type)
-            self._engine.start()
+        self._engine = foundation.opened(path, clock, quotas, limits, storage, settings, self._gate_type)
         self._namespace = "default"
         self._name = name
         self._desks: dict[str, deliver.TopicDesk] = {}
@@ -374,6 +369,44 @@ class Broker:
         """The dead-letter queue of a topic."""
         return Dlq(self._engine, self._namespace, topic, self._dead_type)
 
+    # Cursors and transactions
+
+    def set_cursor(
+        self, topic: str, name: str, offsets: Mapping[int, int] | None = None, *, ttl: Duration = "7d"
+    ) -> cursors.Cursor:
+        """Let retention drop nothing from these offsets on, until `ttl` is over. No offsets: as it stands, or all."""
+        return cursors.set_cursor(self._engine, self._namespace, topic, name, offsets, ttl)
+
+    def cursors(self, topic: str) -> list[cursors.Cursor]:
+        return cursors.cursors(self._engine, self._namespace, topic)
+
+    def delete_cursor(self, topic: str, name: str) -> None:
+        cursors.delete_cursor(self._engine, self._namespace, topic, name)
+
+    def stage(
+        self,
+        transaction: str,
+        topic: str,
+        messages: pa.Table | pa.RecordBatch | Iterable[Any],
+        *,
+        part: str = "",
+        ttl: Duration = "24h",
+    ) -> transact.StagedPart:
+        """Put messages aside until `commit` publishes them. The same part once more takes the place of the first."""
+        return transact.stage(self._engine, self._namespace, transaction, topic, messages, part, ttl)
+
+    def commit(self, transaction: str) -> transact.Transaction:
+        """Publish what was staged: once, however often it is called."""
+        return self._commit(self._engine, self._namespace, transaction)
+
+    def abort(self, transaction: str) -> transact.Transaction:
+        """Drop what was staged; Conflict if it is committed."""
+        return transact.abort(self._engine, self._namespace, transaction)
+
+    def transaction(self, transaction: str) -> transact.Transaction:
+        """How it stands with a transaction."""
+        return transact.look_up(self._engine, self._namespace, transaction)
+
     # Inside
 
     def _desk(self, topic: str, now: int) -> deliver.TopicDesk:
@@ -431,12 +464,6 @@ class Broker:
                 if len(found) == limit:
                     break
         return found
-
-
-def _disk(path: Any) -> RealDisk:
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise BadSetting(f"path {path!r:.80}; it takes the name of a directory")
-    return RealDisk(path)
 
 
 def _names(topic: Topics) -> list[str]:

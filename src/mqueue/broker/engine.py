@@ -24,6 +24,7 @@ from mqueue.model.names import check_name
 from mqueue.policy.quota import Quotas
 from mqueue.store.retain import retain
 from mqueue.store.store import Store, check_settings
+from mqueue.store.transact import look_after
 
 DUTIES_MS = 1_000
 TOPICS_PER_DUTY = 256
@@ -116,7 +117,10 @@ class Engine:
         topics = self.store.state.topics
         if not self._turn:
             self._turn = list(topics.values())
-        retain(self.store, [topic for topic in self._turn[-TOPICS_PER_DUTY:] if topic.id in topics], now)
+        due = [topic for topic in self._turn[-TOPICS_PER_DUTY:] if topic.id in topics]
+        retain(self.store, due, now)
+        look_after(self.store, due, now)
+        self.wake_written()
         del self._turn[-TOPICS_PER_DUTY:]
         for number in [number for number, waiting in self.waiters.items() if not waiting]:
             del self.waiters[number]

@@ -68,7 +68,7 @@ def find(engine: Engine, namespace: str, id: int) -> tuple[Topic, Frame, int]:
     if found is not None:
         frame, row = found
         topic = engine.store.state.topics.get(frame.topic)
-        if topic is not None and topic.namespace == namespace:
+        if topic is not None and topic.namespace == namespace and not topic.hidden:
             return topic, frame, row
     raise NotFound(f"message {id} is not there: it never was, or retention has dropped it")
 

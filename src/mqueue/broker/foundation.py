@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from mqueue.broker.commits import Gate
 from mqueue.broker.engine import Engine
@@ -13,14 +14,14 @@ from mqueue.broker.upkeep import Upkeep
 from mqueue.heart.heart import Heart
 from mqueue.heart.state import State
 from mqueue.log.memory import MemoryLog
-from mqueue.log.segments.disk import Disk
+from mqueue.log.segments.disk import Disk, RealDisk
 from mqueue.log.segments.log import SegmentLog
 from mqueue.log.segments.storage import Storage
-from mqueue.model.clock import Ahead, Clock
+from mqueue.model.clock import Ahead, Clock, SystemClock
 from mqueue.model.errors import BadSetting, Refused
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
-from mqueue.model.settings import Settings
+from mqueue.model.settings import Settings, parse
 from mqueue.model.times import rfc3339
 from mqueue.policy.quota import Quotas
 from mqueue.policy.retry import JITTER_MAX
@@ -33,6 +34,33 @@ _BEHIND_MS = 1_000
 """A clock that stands behind the log by no more than this needs no words."""
 _HISTORY_BYTES = 64 * 1024 * 1024
 """So much of what its groups have settled a topic in memory keeps for replay. What is owed is always kept."""
+
+
+def opened(
+    path: Any,
+    clock: Clock | None,
+    quotas: Mapping[str, int] | None,
+    limits: Limits | None,
+    storage: Storage | None,
+    settings: Mapping[str, Any],
+    gate: Callable[[SegmentLog], Gate],
+) -> Engine:
+    """An engine made of what users say, at work."""
+    for word, value, kind in (("limits", limits, Limits), ("quotas", quotas, Mapping), ("storage", storage, Storage)):
+        if value is not None and not isinstance(value, kind):
+            raise BadSetting(f"{word} {value!r:.80}; it takes a {kind.__name__}")
+    if clock is not None and not callable(getattr(clock, "now", None)):
+        raise BadSetting(f"clock {clock!r:.80}; it takes a Clock, for tests a ManualClock")
+    given = (clock or SystemClock(), Quotas(quotas), parse(settings), limits or Limits())
+    if path is None:
+        if storage is not None:
+            raise BadSetting("storage is given, but no path: a broker in memory stores nothing")
+        return in_memory(*given)
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise BadSetting(f"path {path!r:.80}; it takes the name of a directory")
+    engine = on_disk(RealDisk(path), storage or Storage(), *given, gate)
+    engine.start()
+    return engine
 
 
 def in_memory(clock: Clock, quotas: Quotas, defaults: Settings, limits: Limits) -> Engine:

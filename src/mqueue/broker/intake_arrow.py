@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,12 @@ from mqueue.broker.intake import check_fairness_key, check_idempotency_key, chec
 from mqueue.broker.publish import publish_rows, reached
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import BadFrame, BadPriority, BadTime, Refused, TooLarge
-from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX, TIME_MS_MAX, Limits
+from mqueue.model.limits import TIME_MS_MAX, Limits
 from mqueue.model.message import Receipt
 from mqueue.model.priority import NORMAL, PRIORITY_MAX, PRIORITY_MIN
-from mqueue.policy.routing import partitions_of
-from mqueue.store.place import check_priorities
+from mqueue.store.place import check_priorities, place_batch
 from mqueue.wire.arrow import BODY, decode, largest
-from mqueue.wire.frame import Frame
+from mqueue.wire.frame import Frame, one_or_many
 from mqueue.wire.rows import Numbers, Rows
 
 _SPARE_BYTES = 64 * 1024
@@ -61,21 +60,15 @@ def publish_table(
     engine: Engine, namespace: str, name: str, table: Any, durability: str | None = None
 ) -> Sequence[Receipt]:
     """One call, one commit, all or none."""
-    batch = _checked(table, engine.store.limits)
+    batch = checked_table(table, engine.store.limits)
     with engine.reaching(durability):
         now = engine.tick()
         topic = engine.draft_topic(namespace, name, now)
         store = engine.store
         store.check_disk()
-        rows = _numbers_of(batch, topic, now)
-        body = batch.select([column for column in batch.schema.names if column in BODY])
-        if (
-            "idempotency_key" in body.schema.names or "headers" in body.schema.names
-        ):  # these need a look at each message
-            whole = decode(body)
-            whole.priority, whole.deliver_at, whole.expires_at = rows.priority, rows.deliver_at, rows.expires_at
-            check_rows(whole, store.limits)
-            return reached(publish_rows(engine, topic, whole, now), durability)
+        body, rows = columns_of(batch, topic, store.limits, now)
+        if body is None:
+            return reached(publish_rows(engine, topic, rows, now), durability)
         check_priorities(topic, rows)
         store.check_room(topic, batch.num_rows)
         store.ids.check(batch.num_rows, now)
@@ -84,60 +77,26 @@ def publish_table(
         engine.quotas.admit(namespace, batch.num_rows, now)
         topic = engine.topic(namespace, name, now)
         store.make_room(topic, batch.num_rows, now)
-        placed = list(_frames(topic, body, rows, store.next_partition(topic), now))
+        placed = list(place_batch(topic, body, rows, store.next_partition(topic), now))
         store.append(topic, [frame for frame, _ in placed], now)
         if engine.waiters:
             engine.wake(topic)
         return Receipts(name, durability or store.log.durability, placed)
 
 
-def _frames(
-    topic: Topic, body: pa.RecordBatch, rows: Rows, robin: int, now: int
-) -> Iterator[tuple[Frame, NDArray[np.intp] | range]]:
-    """Frames of at most 4096 rows and 8 MiB per partition, sorted by (priority, due), with the table's rows in each."""
-    count = body.num_rows
-    step = max(1, min(FRAME_ROWS_MAX, FRAME_BYTES_MAX // (largest(body.column("payload")) + 1024)))
-    for number, members in _members(topic, body, robin):
-        chosen = _ordered(rows, members, count, now)
-        part = body if chosen is None else body.take(pa.array(chosen))
-        for start in range(0, part.num_rows, step):
-            piece = part.slice(start, step)
-            places = range(start, start + piece.num_rows) if chosen is None else chosen[start : start + step]
-            columns = (_picked(column, places) for column in (rows.priority, rows.deliver_at, rows.expires_at))
-            yield Frame.of_batch(topic.id, number, piece, *columns), places
+def columns_of(batch: pa.RecordBatch, topic: Topic, limits: Limits, now: int) -> tuple[pa.RecordBatch | None, Rows]:
+    """A table that was checked as its body and its numbers. No body: each message has to be looked at; all is rows."""
+    rows = _numbers_of(batch, topic, now)
+    body = batch.select([column for column in batch.schema.names if column in BODY])
+    if "idempotency_key" not in body.schema.names and "headers" not in body.schema.names:
+        return body, rows
+    whole = decode(body)
+    whole.priority, whole.deliver_at, whole.expires_at = rows.priority, rows.deliver_at, rows.expires_at
+    check_rows(whole, limits)
+    return None, whole
 
 
-def _members(topic: Topic, body: pa.RecordBatch, robin: int) -> list[tuple[int, NDArray[np.intp] | None]]:
-    """Which rows go to which partition; None: all."""
-    if len(topic.partitions) == 1 or "key" not in body.schema.names:
-        return [(robin, None)]
-    targets = partitions_of(body.column("key").to_pylist(), len(topic.partitions), robin)
-    return [(int(number), np.flatnonzero(targets == number)) for number in np.unique(targets)]
-
-
-def _ordered(rows: Rows, members: NDArray[np.intp] | None, count: int, now: int) -> NDArray[np.intp] | None:
-    """Some rows in the order of delivery; None: all rows as they stand."""
-    if isinstance(rows.priority, int) and isinstance(rows.deliver_at, int):
-        return members
-    chosen = np.arange(count) if members is None else members
-    urgent = np.broadcast_to(np.asarray(rows.priority, np.int64), count)[chosen]
-    due = np.maximum(np.broadcast_to(np.asarray(rows.deliver_at, np.int64), count)[chosen], now)
-    order = np.lexsort((due, urgent))
-    return members if np.array_equal(order, np.arange(len(chosen))) else chosen[order]
-
-
-def _picked(column: Numbers, places: NDArray[np.intp] | range) -> Numbers:
-    if isinstance(column, int):
-        return column
-    values = np.asarray(column, np.int64)
-    return _one_or_many(values[places.start : places.stop] if isinstance(places, range) else values[places])
-
-
-def _one_or_many(values: NDArray[np.int64]) -> Numbers:
-    return int(values[0]) if (values == values[0]).all() else values
-
-
-def _checked(table: Any, limits: Limits) -> pa.RecordBatch:
+def checked_table(table: Any, limits: Limits) -> pa.RecordBatch:
     """The table as one valid record batch of columns that we know, none of them too large."""
     if isinstance(table, pa.Table):
         batches = table.combine_chunks().to_batches()
@@ -208,7 +167,7 @@ def _numbers_of(batch: pa.RecordBatch, topic: Topic, now: int) -> Rows:
         ends = np.atleast_1d(np.where(ends == 0, from_when + settings.default_ttl_ms, ends))
         if ends.max() > TIME_MS_MAX:
             raise BadTime(f"default_ttl {settings.default_ttl_ms} ms ends after the year 9999, the last there is")
-        expires = _one_or_many(ends)
+        expires = one_or_many(ends)
     if np.any((ends != 0) & (ends <= from_when)):
         raise BadTime("an expires_at is not after its deliver_at and after now")
     return Rows([], priority=urgent, deliver_at=due, expires_at=expires)
@@ -227,7 +186,7 @@ def _numbers(batch: pa.RecordBatch, name: str, default: int, low: int, high: int
         values = _milliseconds(values, column.type.unit)
     if values.min() < low or values.max() > high:
         raise error(f"{name} {values.min() if values.min() < low else values.max()} is outside {low} to {high}")
-    return _one_or_many(values)
+    return one_or_many(values)
 
 
 def _milliseconds(times: NDArray[np.int64], unit: str) -> NDArray[np.int64]:

@@ -14,10 +14,12 @@ from typing import Any, TypeVar
 
 from mqueue.broker import deliver
 from mqueue.broker.broker import Broker, Topics, never
-from mqueue.broker.commits import Deferred
+from mqueue.broker.commits import Deferred, committed, settled
 from mqueue.broker.consume import LOGGER, Source, check_concurrency
+from mqueue.broker.engine import Engine
 from mqueue.broker.envelope import AsyncEmbeddedDeadMessage, AsyncEmbeddedMessage
 from mqueue.broker.message import AsyncMessage
+from mqueue.broker.transact import Transaction, commit_step
 from mqueue.broker.waiting import wait_in_loop
 from mqueue.model.errors import Closed, LeaseLost
 from mqueue.model.times import Duration
@@ -105,6 +107,20 @@ class AsyncSubscription:
             raise
 
 
+async def commit_in_loop(engine: Engine, namespace: str, transaction: str) -> Transaction:
+    """Step by step, so that other tasks get their turn."""
+    while True:
+        try:
+            done = commit_step(engine, namespace, transaction)
+        except BaseException:
+            await settled()
+            raise
+        await committed()
+        if done is not None:
+            return done
+        await asyncio.sleep(0)
+
+
 class LoopBroker(Broker):
     """The broker behind an `AsyncBroker`. What it hands out is awaited, so it is no `Broker` for users' eyes."""
 
@@ -112,6 +128,7 @@ class LoopBroker(Broker):
     _dead_type = AsyncEmbeddedDeadMessage  # type: ignore[assignment]
     _subscription_type = AsyncSubscription  # type: ignore[assignment]
     _consume = staticmethod(consume_in_loop)  # type: ignore[assignment]
+    _commit = staticmethod(commit_in_loop)  # type: ignore[assignment]
     _gate_type = Deferred
 
     async def _wait(  # type: ignore[override]

@@ -95,7 +95,7 @@ def group_stats(group: Group, now: int) -> GroupStats:
 def metrics(engine: Engine, now: int, namespace: str | None = None) -> dict[str, int]:
     """The whole broker in numbers, or one namespace."""
     everything = engine.store.state.topics
-    topics = [topic for topic in everything.values() if namespace is None or topic.namespace == namespace]
+    topics = [topic for (space, _), topic in engine.store.state.names.items() if namespace in (None, space)]
     groups = [group for topic in topics for group in topic.groups.values()]
     return {
         "topics": len(topics),

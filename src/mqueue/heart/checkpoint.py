@@ -1,7 +1,7 @@
 """What frames cannot tell: the part of the state that a log writes down now and then, so that folding starts there.
 
 Lanes are not in it: they are built from the frames that are kept. Cursors are, as order keys, and everything that is
-owed out of line: runs given back, leases, ends and moved due times, idempotency keys.
+owed out of line: runs given back, leases, ends and moved due times, idempotency keys, users' cursors, transactions.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from mqueue.heart.dedup import Claim
 from mqueue.heart.group import Group, Lease
 from mqueue.heart.partition import Partition, cut
 from mqueue.heart.runs import Run
+from mqueue.heart.staging import veiled_table
 from mqueue.heart.state import State
 from mqueue.heart.topic import Topic
-from mqueue.model.events import Settled
+from mqueue.model.events import Concluded, Pinned, Settled, Staged
 from mqueue.model.settings import Settings
 
 
@@ -73,6 +74,10 @@ class TopicPoint(Struct, frozen=True):
     claims: tuple[tuple[bytes, Claim], ...]
     leases: tuple[LeasePoint, ...]
     settled: tuple[Settled, ...]
+    pins: tuple[Pinned, ...] = ()
+    staged: tuple[Staged, ...] = ()
+    moved: int = 0
+    concluded: tuple[Concluded, ...] = ()
 
 
 class Checkpoint(Struct, frozen=True):
@@ -107,10 +112,10 @@ def restore(
     state = State()
     for saved in point.topics:
         topic = Topic(saved.id, saved.namespace, saved.name, saved.settings, saved.made_at)
-        state.topics[topic.id] = state.names[topic.namespace, topic.name] = topic
-        state.spaces[topic.namespace] = state.spaces.get(topic.namespace, 0) + 1
+        state.enlist(topic)
         for partition, place in zip(topic.partitions, saved.partitions, strict=True):
-            _load_partition(partition, place, loaded(topic.id, partition.number), saved.at)
+            rows = loaded(topic.id, partition.number)
+            _load_partition(partition, place, rows if topic.staging is None else veiled_table(rows), saved.at)
             state.arm(topic, partition)
         for group in saved.groups:
             topic.groups[group.name] = _load_group(state, topic, group)
@@ -120,6 +125,10 @@ def restore(
             _load_lease(state, held)
         for event in saved.settled:
             state.recent.add(event)
+        for told in (*saved.pins, *saved.staged, *saved.concluded):
+            state.apply(told)
+        if topic.staging is not None:
+            topic.staging.moved = saved.moved
     return state
 
 
@@ -155,6 +164,10 @@ def _topic_point(state: State, topic: Topic, settled: list[Settled], now: int, f
         tuple(_untold(topic) if frames_tell else (pair for b in topic.dedup.buckets for pair in b.claims.items())),
         tuple(_lease_point(state.leases[token]) for group in groups for token in group.tokens),
         tuple(settled),
+        tuple(topic.pins.values()),
+        tuple(topic.staging.parts.values()) if topic.staging else (),
+        topic.staging.moved if topic.staging else 0,
+        tuple(topic.ledger.lines.values()) if topic.ledger else (),
     )
 
 

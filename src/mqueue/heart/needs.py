@@ -1,7 +1,8 @@
 """Who still needs what: what retention must neither drop nor pass over.
 
 Messages that are scheduled, leased, or given back are needed, wherever they lie. Messages that a group has not read yet
-are needed too, but there may be any number of them: so the floor stays below the first of them.
+are needed too, but there may be any number of them: so the floor stays below the first of them. The same goes for what
+users' cursors have before them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,15 @@ def unread(partition: Partition, groups: list[Group]) -> int:
     return min((reader.unread(partition.floor) for reader in readers), default=partition.next)
 
 
+def pinned(topic: Topic, now: int) -> list[int]:
+    """Of each partition, the first offset that a user's cursor needs; the end if none needs any."""
+    alive = [pin.offsets for pin in topic.pins.values() if pin.expires_at > now]
+    return [
+        min((offsets[number] if number < len(offsets) else 0 for offsets in alive), default=partition.next)
+        for number, partition in enumerate(topic.partitions)
+    ]
+
+
 def shown_since(partition: Partition, at: int, line: int) -> Iterator[tuple[int, int]]:
     """(start, mask) of what lies below a line, became visible after `at` and has not ended."""
     for lane in partition.lanes.values():
@@ -38,8 +48,8 @@ def shown_since(partition: Partition, at: int, line: int) -> Iterator[tuple[int,
                 yield first, full(last - first) & ~partition.void.mask(first, last)
 
 
-def needed(state: State, topic: Topic, groups: list[Group], lines: list[int]) -> list[Marks]:
-    """What is needed below these lines, one for each partition, of which nothing above the floors is unread.
+def needed(state: State, topic: Topic, groups: list[Group], pins: list[int], lines: list[int]) -> list[Marks]:
+    """What is needed below these lines, one for each partition, of which nothing above the floors is unread or pinned.
 
     What a lease holds is needed, also if its group has been silent for too long: its consumer may be at work.
     """
@@ -54,6 +64,9 @@ def needed(state: State, topic: Topic, groups: list[Group], lines: list[int]) ->
                 marks.add(run.start, run.mask)
             for start, stop, _, _ in reader.ahead(reader.partition.floor) if reader.partition.kept else ():
                 marks.add_range(start, min(stop, reader.partition.floor))
+    for partition, marks, pin in zip(topic.partitions, found, pins, strict=True):
+        for start, mask in partition.kept.within(pin, partition.floor) if pin < partition.floor else ():
+            marks.add(start, mask)
     for partition, marks, line in zip(topic.partitions, found, lines, strict=True):
         for entry in partition.schedule.below(line):
             for start, stop in partition.still_due(entry):

@@ -15,9 +15,11 @@ from mqueue.heart.group import Group, Lease
 from mqueue.heart.partition import Partition, Stretch
 from mqueue.heart.recent import Recent
 from mqueue.heart.runs import Failure, Run
+from mqueue.heart.staging import Staging, veiled
 from mqueue.heart.timers import Timers
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
+from mqueue.model.names import transaction_of
 
 
 class Waiting(Struct, frozen=True):
@@ -43,13 +45,17 @@ class Wake(Struct, frozen=True):
 
 
 class State:
-    __slots__ = ("_appliers", "leases", "names", "recent", "spaces", "timers", "topics")
+    __slots__ = ("_appliers", "leases", "ledgers", "names", "recent", "spaces", "staged", "timers", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[int, Topic] = {}
         self.names: dict[tuple[str, str], Topic] = {}
         self.spaces: dict[str, int] = {}
         """How many topics each namespace has."""
+        self.ledgers: dict[str, Topic] = {}
+        """Of each namespace, the topic that knows how its transactions ended."""
+        self.staged: dict[str, dict[str, Topic]] = {}
+        """Of each namespace, the transactions that are not over, and the topics that they are staged in."""
         self.leases: dict[bytes, Lease] = {}
         self.recent = Recent()
         self.timers: Timers[Lease | Waiting | Wake] = Timers()
@@ -70,6 +76,11 @@ class State:
             ev.Duplicated: _nothing,
             ev.Trimmed: self._trimmed,
             ev.Heard: self._heard,
+            ev.Pinned: self._pinned,
+            ev.Unpinned: self._unpinned,
+            ev.Staged: self._staged,
+            ev.Moved: self._moved,
+            ev.Concluded: self._concluded,
         }
 
     def apply(self, event: ev.Event) -> None:
@@ -80,7 +91,7 @@ class State:
         partition = topic.partitions[number]
         if at >= partition.schedule.next_at:
             topic.ripen(at)
-        partition.append_stretches(stretches, at)
+        partition.append_stretches(stretches if topic.staging is None else veiled(stretches), at)
         self.arm(topic, partition)
 
     def arm(self, topic: Topic, partition: Partition) -> None:
@@ -205,10 +216,37 @@ class State:
         group = self._group(event)
         group.heard_at = group.told_at = event.at
 
+    def _pinned(self, event: ev.Pinned) -> None:
+        self.topics[event.topic].pins[event.name] = event
+
+    def _unpinned(self, event: ev.Unpinned) -> None:
+        del self.topics[event.topic].pins[event.name]
+
+    def _staged(self, event: ev.Staged) -> None:
+        self._staging(event).put(event)
+
+    def _moved(self, event: ev.Moved) -> None:
+        self._staging(event).moved = event.upto
+
+    def _concluded(self, event: ev.Concluded) -> None:
+        ledger = self.topics[event.topic].ledger
+        assert ledger is not None, "only a ledger is told how transactions end"
+        ledger.add(event)
+
     def _topic_made(self, event: ev.TopicMade) -> None:
-        topic = Topic(event.topic, event.namespace, event.name, event.settings, event.at)
-        self.topics[topic.id] = self.names[event.namespace, event.name] = topic
-        self.spaces[event.namespace] = self.spaces.get(event.namespace, 0) + 1
+        self.enlist(Topic(event.topic, event.namespace, event.name, event.settings, event.at))
+
+    def enlist(self, topic: Topic) -> None:
+        """A topic can be found from now on; by its name only if users may name it."""
+        self.topics[topic.id] = topic
+        space = topic.namespace
+        if topic.ledger is not None:
+            self.ledgers[space] = topic
+        elif topic.staging is not None:
+            self.staged.setdefault(space, {})[transaction_of(topic.name)] = topic
+        else:
+            self.names[space, topic.name] = topic
+            self.spaces[space] = self.spaces.get(space, 0) + 1
 
     def _topic_set(self, event: ev.TopicSet) -> None:
         self.topics[event.topic].configure(event.settings)
@@ -216,6 +254,9 @@ class State:
     def _topic_dropped(self, event: ev.TopicDropped) -> None:
         topic = self.topics.pop(event.topic)
         topic.dropped = True
+        if topic.staging is not None:
+            self._unstage(topic)
+            return
         del self.names[topic.namespace, topic.name]
         self.spaces[topic.namespace] -= 1
         if not self.spaces[topic.namespace]:
@@ -224,6 +265,12 @@ class State:
             self._forget(group)
         topic.groups.clear()
         self.timers.sweep()
+
+    def _unstage(self, topic: Topic) -> None:
+        staged = self.staged[topic.namespace]
+        del staged[transaction_of(topic.name)]
+        if not staged:
+            del self.staged[topic.namespace]
 
     def _group_made(self, event: ev.GroupMade) -> None:
         topic = self.topics[event.topic]
@@ -249,6 +296,11 @@ class State:
             self.leases.pop(token).open = 0
             self.timers.drop()
         group.tokens.clear()
+
+    def _staging(self, event: ev.Event) -> Staging:
+        staging = self.topics[event.topic].staging
+        assert staging is not None, "only transactions stage"
+        return staging
 
     def _group(self, event: Any) -> Group:
         group: Group = self.topics[event.topic].groups[event.group]

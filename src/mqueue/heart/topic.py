@@ -1,4 +1,4 @@
-"""One topic: its settings, partitions, groups and idempotency keys."""
+"""One topic: its settings, partitions, groups, cursors and idempotency keys."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from mqueue.heart.dedup import Claim, Dedup
 from mqueue.heart.group import Group
 from mqueue.heart.partition import Partition
 from mqueue.heart.reader import Reader
+from mqueue.heart.staging import Ledger, Staging
+from mqueue.model.events import Pinned
+from mqueue.model.names import LEDGER, transaction_of
 from mqueue.model.settings import Settings
 
 
@@ -15,14 +18,17 @@ class Topic:
         "dropped",
         "groups",
         "id",
+        "ledger",
         "made_at",
         "name",
         "namespace",
         "nobody",
         "partitions",
+        "pins",
         "plain",
         "robin",
         "settings",
+        "staging",
     )
 
     def __init__(self, id: int, namespace: str, name: str, settings: Settings, now: int) -> None:
@@ -33,6 +39,11 @@ class Topic:
         self.made_at = now
         self.partitions = [Partition(number) for number in range(settings.partitions)]
         self.groups: dict[str, Group] = {}
+        self.pins: dict[str, Pinned] = {}
+        """What users' cursors hold back, by their names; also those that have expired and were not cleared away."""
+        self.ledger = Ledger() if name == LEDGER else None
+        self.staging = Staging() if transaction_of(name) else None
+        """Of a topic that stands for the transactions of a namespace, or for one of them. Users never see these."""
         self.dedup = Dedup()
         self.dropped = False
         self.robin = 0
@@ -51,6 +62,10 @@ class Topic:
             self.partitions.append(partition)
             for group in self.groups.values():
                 group.readers.append(Reader(partition, 0))
+
+    @property
+    def hidden(self) -> bool:
+        return self.staging is not None or self.ledger is not None
 
     def ripen(self, now: int) -> None:
         for partition in self.partitions:

@@ -134,3 +134,50 @@ class Heard(Event, frozen=True, gc=False, tag=16, array_like=True):
     """A group asked for messages and there were none. Now and then, so that a restart does not forget the group."""
 
     group: str
+
+
+class Pinned(Event, frozen=True, gc=False, tag=18, array_like=True):
+    """A cursor of a user was set, moved or kept alive: until it expires nothing from its offsets on is dropped.
+
+    Partitions that came later than the cursor have no offset here; of those it needs everything.
+    """
+
+    name: str
+    offsets: tuple[int, ...]
+    made_at: int
+    expires_at: int
+
+
+class Unpinned(Event, frozen=True, gc=False, tag=19, array_like=True):
+    name: str
+
+
+class Staged(Event, frozen=True, gc=False, tag=20, array_like=True):
+    """A part of a transaction is there: the offsets from `start` to before `stop` of the topic that it is staged in.
+
+    It takes the place of an earlier part of that name. `size`: all bytes staged so far, replaced ones too.
+    """
+
+    part: str
+    target: str
+    start: int
+    stop: int
+    priorities: tuple[int, ...]
+    size: int
+    expires_at: int
+
+
+class Moved(Event, frozen=True, gc=False, tag=21, array_like=True):
+    """A commit has begun and has published what was staged below this offset; the rest follows."""
+
+    upto: int
+
+
+class Concluded(Event, frozen=True, gc=False, tag=22, array_like=True):
+    """How a transaction ended: `state` is committed or aborted. Told to the ledger of its namespace."""
+
+    transaction: str
+    state: str
+    parts: int
+    messages: int
+    targets: tuple[str, ...]

@@ -32,6 +32,13 @@ SETTLED_MEMORY_MS = 600_000
 """For how long a settle call that is repeated gets the answer of the first one."""
 SETTLED_MEMORY_CALLS = 65_536
 
+TRANSACTION_TOPICS_MAX = 100
+TRANSACTION_MEMORY_MS = 7 * 24 * 3600 * 1000
+"""For how long it is remembered how a transaction ended."""
+COMMIT_STEP_MESSAGES = 10_000
+COMMIT_STEP_BYTES = 32 * MIB
+"""A transaction that is no larger than this becomes visible at once; a larger one in steps."""
+
 TIME_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
@@ -46,8 +53,15 @@ class Limits(Struct, frozen=True):
     call_bytes_max: int = 32 * MIB
     topics_max: int = 100_000
     groups_max: int = 10_000
+    cursors_max: int = 1_000
+    transaction_bytes_max: int = 1024 * MIB
+    transaction_parts_max: int = 10_000
+    transactions_open_max: int = 1_000
+    transactions_max: int = 100_000
 
 
 assert 1 << ID_SEQUENCE_BITS >= FRAME_ROWS_MAX, "the ids of a frame must fit one millisecond"
 assert Limits().payload_bytes_max < FRAME_BYTES_MAX, "one message must fit one frame"
 assert Limits().call_bytes_max >= Limits().payload_bytes_max
+assert Limits().transaction_bytes_max >= Limits().call_bytes_max, "one call must fit one transaction"
+assert COMMIT_STEP_BYTES > FRAME_BYTES_MAX, "a step must get on"

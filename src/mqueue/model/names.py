@@ -1,4 +1,4 @@
-"""Names of namespaces, topics, groups and members, and how a topic names its dead letter queue.
+"""Names of namespaces, topics, groups, members and transactions, and how a topic names its dead letter queue.
 
 One pattern for all, so that a name can be a file name, a URL segment, a Redis key and a label without being escaped.
 Does not know which names exist.
@@ -13,6 +13,8 @@ from mqueue.model.errors import BadName
 from mqueue.model.limits import NAME_LENGTH_MAX
 
 DLQ_SUFFIX = ".dlq"
+LEDGER = "/"
+"""The topic of a namespace that knows how its transactions ended. No name that a user may give has this sign."""
 
 _PATTERN = f"[A-Za-z0-9._-]{{1,{NAME_LENGTH_MAX}}}"
 _NAME = re.compile(_PATTERN)
@@ -30,6 +32,32 @@ def check_consumer(value: str) -> str:
     if type(value) is not str or len(value) > NAME_LENGTH_MAX or value != value.encode("utf-8", "replace").decode():
         raise BadName(f"name {value!r:.80}; it takes Unicode text of at most {NAME_LENGTH_MAX} characters")
     return value
+
+
+def check_transaction(value: str) -> str:
+    """The id of a transaction as it came, or `BadName`."""
+    return _printable(value, "transaction", 1)
+
+
+def check_part(value: str) -> str:
+    """The name of a part of a transaction as it came, or `BadName`."""
+    return _printable(value, "part", 0)
+
+
+def _printable(value: str, what: str, least: int) -> str:
+    if type(value) is not str or not least <= len(value) <= NAME_LENGTH_MAX or not value.isprintable():
+        raise BadName(f"{what} {value!r:.80}; it takes printable text of {least} to {NAME_LENGTH_MAX} characters")
+    return value
+
+
+def staging_name(transaction: str) -> str:
+    """The topic in which the messages of a transaction wait."""
+    return LEDGER + transaction
+
+
+def transaction_of(name: str) -> str:
+    """The transaction that a topic of that name belongs to; empty if to none."""
+    return name[1:] if name.startswith(LEDGER) else ""
 
 
 def dlq_name(topic: str) -> str:

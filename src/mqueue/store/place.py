@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import repeat
 
 import numpy as np
+import pyarrow as pa
 from msgspec import Struct
 from numpy.typing import NDArray
 
@@ -19,8 +20,9 @@ from mqueue.model.errors import BadPriority, Conflict
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX, PRIORITIES_ALIVE_MAX
 from mqueue.model.message import Receipt
 from mqueue.policy.routing import partitions_of
-from mqueue.wire.frame import Frame
-from mqueue.wire.rows import Rows
+from mqueue.wire.arrow import largest
+from mqueue.wire.frame import Frame, one_or_many
+from mqueue.wire.rows import Numbers, Rows
 
 
 class Placed(Struct):
@@ -66,6 +68,48 @@ def place(topic: Topic, rows: Rows, robin: int, now: int) -> list[Placed]:
             placed.append(Placed(piece, start, None if whole is None else whole[start:stop]))
     assert sum(piece.frame.count for piece in placed) == count
     return placed
+
+
+def place_batch(
+    topic: Topic, body: pa.RecordBatch, rows: Rows, robin: int, now: int
+) -> Iterator[tuple[Frame, NDArray[np.intp] | range]]:
+    """Frames of at most 4096 rows and 8 MiB per partition, sorted by (priority, due), with the table's rows in each."""
+    count = body.num_rows
+    step = max(1, min(FRAME_ROWS_MAX, FRAME_BYTES_MAX // (largest(body.column("payload")) + 1024)))
+    for number, members in _members(topic, body, robin):
+        chosen = _ordered(rows, members, count, now)
+        part = body if chosen is None else body.take(pa.array(chosen))
+        for start in range(0, part.num_rows, step):
+            piece = part.slice(start, step)
+            places = range(start, start + piece.num_rows) if chosen is None else chosen[start : start + step]
+            columns = (_picked(column, places) for column in (rows.priority, rows.deliver_at, rows.expires_at))
+            yield Frame.of_batch(topic.id, number, piece, *columns), places
+
+
+def _members(topic: Topic, body: pa.RecordBatch, robin: int) -> list[tuple[int, NDArray[np.intp] | None]]:
+    """Which rows go to which partition; None: all."""
+    if len(topic.partitions) == 1 or "key" not in body.schema.names:
+        return [(robin, None)]
+    targets = partitions_of(body.column("key").to_pylist(), len(topic.partitions), robin)
+    return [(int(number), np.flatnonzero(targets == number)) for number in np.unique(targets)]
+
+
+def _ordered(rows: Rows, members: NDArray[np.intp] | None, count: int, now: int) -> NDArray[np.intp] | None:
+    """Some rows in the order of delivery; None: all rows as they stand."""
+    if isinstance(rows.priority, int) and isinstance(rows.deliver_at, int):
+        return members
+    chosen = np.arange(count) if members is None else members
+    urgent = np.broadcast_to(np.asarray(rows.priority, np.int64), count)[chosen]
+    due = np.maximum(np.broadcast_to(np.asarray(rows.deliver_at, np.int64), count)[chosen], now)
+    order = np.lexsort((due, urgent))
+    return members if np.array_equal(order, np.arange(len(chosen))) else chosen[order]
+
+
+def _picked(column: Numbers, places: NDArray[np.intp] | range) -> Numbers:
+    if isinstance(column, int):
+        return column
+    values = np.asarray(column, np.int64)
+    return one_or_many(values[places.start : places.stop] if isinstance(places, range) else values[places])
 
 
 def check_priority(topic: Topic, priority: int) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mqueue.heart.checkpoint import checkpoint
 from mqueue.heart.marks import Marks
-from mqueue.heart.needs import holding, needed, unread
+from mqueue.heart.needs import holding, needed, pinned, unread
 from mqueue.heart.partition import Partition
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
@@ -56,13 +56,15 @@ def _trimmed(store: Store, topic: Topic, now: int) -> ev.Trimmed | None:
         return None
     groups = holding(topic, now)
     rule = _rule(store, topic)
+    pins = pinned(topic, now)
     lines = []
-    for partition in topic.partitions:
+    for partition, pin in zip(topic.partitions, pins, strict=True):
         line = partition.next if rule.compact else _allowed(store, topic, partition, rule, now)
-        lines.append(min(line, unread(partition, groups)) if line > partition.floor else line)
+        held = min(unread(partition, groups), max(pin, partition.floor)) if line > partition.floor else line
+        lines.append(min(line, held))
     if tuple(lines) == topic.floors and not any(partition.kept for partition in topic.partitions):
         return None
-    needs = needed(store.state, topic, groups, lines)
+    needs = needed(store.state, topic, groups, pins, lines)
     visits = store.visits.setdefault(topic.id, Visits())
     cuts = []
     for partition, line, marks in zip(topic.partitions, lines, needs, strict=True):

@@ -80,7 +80,7 @@ class Store:
         self.visits: dict[int, Visits] = {}
         """What retention remembers of topics between its visits."""
         self.written: list[Topic] = []
-        """Dead-letter queues that got something: whoever waits for them has to be told."""
+        """Topics that got something besides what was published: whoever waits for them has to be told."""
         self.unburied: list[Fallen] = []
         """The dead whose copy could not be made yet, because they could not be read."""
         self._bury_at = 0
@@ -119,7 +119,7 @@ class Store:
                 rows = bury.copies(self.log, list(dead), self.unburied)
                 if not rows.payload:
                     continue
-                target = self.state.names.get((topic.namespace, name)) or self._add_topic(
+                target = self.state.names.get((topic.namespace, name)) or self.add_topic(
                     topic.namespace, name, bury.dlq_settings(self.defaults), now
                 )
                 self._append_rows(target, rows, now)
@@ -152,9 +152,14 @@ class Store:
     def make_topic(self, namespace: str, name: str, settings: Settings, now: int) -> Topic:
         self.check_topics(namespace, 1)
         check_settings(name, settings)
-        return self._add_topic(namespace, name, bury.dlq_settings(settings) if is_dlq(name) else settings, now)
+        return self.add_topic(namespace, name, bury.dlq_settings(settings) if is_dlq(name) else settings, now)
 
-    def _add_topic(self, namespace: str, name: str, settings: Settings, now: int) -> Topic:
+    def settings_of(self, name: str) -> Settings:
+        """What a topic of that name is made with on first use."""
+        return bury.dlq_settings(self.defaults) if is_dlq(name) else self.defaults
+
+    def add_topic(self, namespace: str, name: str, settings: Settings, now: int) -> Topic:
+        """A topic whose name and settings were checked."""
         self.topic_id += 1
         self.happen(ev.TopicMade(now, self.topic_id, namespace, name, settings), now)
         return self.state.topics[self.topic_id]

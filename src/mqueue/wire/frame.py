@@ -150,7 +150,7 @@ class Frame:
         self.open = False
         self._used.clear()
         self.priority, self.deliver_at, self.expires_at = (
-            _one_or_many(column) for column in (self.priority, self.deliver_at, self.expires_at)
+            one_or_many(column) for column in (self.priority, self.deliver_at, self.expires_at)
         )
 
     def seal(self) -> None:
@@ -231,7 +231,7 @@ class Frame:
         stamp = bisect_right(self.first_rows, first) - 1
         end = bisect_left(self.first_rows, last)
         priority, deliver_at, expires_at = (
-            column if isinstance(column, int) else _one_or_many(np.array(column[first:last], np.int64))
+            column if isinstance(column, int) else one_or_many(np.array(column[first:last], np.int64))
             for column in (self.priority, self.deliver_at, self.expires_at)
         )
         if last - first < _FEW_ROWS:
@@ -290,7 +290,8 @@ class Frame:
 _NUMBERS = {"priority": NORMAL, "deliver_at": 0, "expires_at": 0}
 
 
-def _one_or_many(column: Numbers) -> Numbers:
+def one_or_many(column: Numbers) -> Numbers:
+    """One number if all rows have the same."""
     if isinstance(column, int):
         return column
     values = np.asarray(column, np.int64)
