@@ -116,7 +116,7 @@ async def _take(
     broker: LoopBroker, wanted: Wanted, content: Callable[[deliver.TopicDesk, Lease], object]
 ) -> list[_Taken]:
     """Lease what is wanted, durably, waiting for it if need be. Who is cancelled meanwhile gives it back."""
-    visibility_ms = _check(wanted)
+    visibility_ms = check(wanted)
     names = wanted.topics
     engine = broker._engine
 
@@ -146,7 +146,7 @@ async def _take(
     return await wait_in_loop(engine, broker._topics_of(names), look, deliver.wait_ms(wanted.wait), never)
 
 
-def _check(wanted: Wanted) -> int | None:
+def check(wanted: Wanted) -> int | None:
     """Raise unless it makes sense; for how long messages are wanted."""
     deliver.check_receive(wanted.limit, wanted.mode)
     check_name(wanted.group, "group")
