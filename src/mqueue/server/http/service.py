@@ -13,6 +13,7 @@ from mqueue.model.clock import Clock
 from mqueue.model.limits import KIB, MIB
 from mqueue.model.names import check_name
 from mqueue.server.http.dequeued import Dequeued
+from mqueue.server.http.streams import Streams
 from mqueue.server.security.keys import KeyRecord
 from mqueue.server.security.principal import Principal
 
@@ -78,6 +79,7 @@ class Service:
         self.stopping = asyncio.Event()
         """Set when the server has been told to stop: whoever waits or streams comes to an end."""
         self.dequeued = Dequeued()
+        self.streams = Streams()
         self._views: dict[str, AsyncBroker] = {"default": broker}
 
     def view(self, namespace: str) -> AsyncBroker:
