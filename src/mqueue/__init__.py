@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from mqueue.broker.aio import AsyncArrowLease, AsyncBroker, AsyncDlq
     from mqueue.broker.broker import Broker
     from mqueue.broker.consume import Subscription
+    from mqueue.broker.cursors import Cursor
     from mqueue.broker.dlq import Dlq, Redrive
     from mqueue.broker.explain import Explanation, Trace, TraceEvent
     from mqueue.broker.loop import AsyncSubscription
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from mqueue.broker.numbers import GroupStats, TopicStats
     from mqueue.broker.settle import Settlement
     from mqueue.broker.tables import ArrowLease
+    from mqueue.broker.transact import StagedPart, Transaction
     from mqueue.client.worker.verdict import Reject, Retry
     from mqueue.log.segments.storage import Storage
 
@@ -75,6 +77,7 @@ __all__ = [
     "Closed",
     "Conflict",
     "Corrupt",
+    "Cursor",
     "DeadMessage",
     "DiskFull",
     "Dlq",
@@ -99,12 +102,14 @@ __all__ = [
     "Retry",
     "Settlement",
     "ShardDown",
+    "StagedPart",
     "Storage",
     "Subscription",
     "TooLarge",
     "TopicStats",
     "Trace",
     "TraceEvent",
+    "Transaction",
     "Unauthorized",
     "Unavailable",
     "Worker",
@@ -123,6 +128,7 @@ _HOMES = {
     "AsyncMessage": "broker.message",
     "AsyncSubscription": "broker.loop",
     "Broker": "broker.broker",
+    "Cursor": "broker.cursors",
     "DeadMessage": "broker.message",
     "Dlq": "broker.dlq",
     "Explanation": "broker.explain",
@@ -132,11 +138,13 @@ _HOMES = {
     "Reject": "client.worker.verdict",
     "Retry": "client.worker.verdict",
     "Settlement": "broker.settle",
+    "StagedPart": "broker.transact",
     "Storage": "log.segments.storage",
     "Subscription": "broker.consume",
     "TopicStats": "broker.numbers",
     "Trace": "broker.explain",
     "TraceEvent": "broker.explain",
+    "Transaction": "broker.transact",
     "Worker": "assembly.worker",
     "connect": "assembly.connect",
     "connect_async": "assembly.connect",

@@ -97,11 +97,11 @@ def commit_step(engine: Engine, namespace: str, transaction: str) -> Transaction
     check_transaction(transaction)
     with engine.lock:
         now = engine.tick()
-        found = transact.known(engine.store, namespace, transaction, now)
+        found = _known(engine, namespace, transaction, now)
         if isinstance(found, Topic):
             if not _commit(engine, found, now):
                 return None
-            found = transact.known(engine.store, namespace, transaction, now)
+            found = _known(engine, namespace, transaction, now)
         assert isinstance(found, ev.Concluded)
         if found.state == transact.ABORTED:
             raise transact.over(found)
@@ -113,12 +113,12 @@ def abort(engine: Engine, namespace: str, transaction: str) -> Transaction:
     check_transaction(transaction)
     with engine.lock:
         now = engine.tick()
-        found = transact.known(engine.store, namespace, transaction, now)
+        found = _known(engine, namespace, transaction, now)
         if isinstance(found, Topic):
             if found.staging is not None and found.staging.moved:
                 raise Conflict(f"transaction {transaction!r} is being committed", code="transaction_over")
             transact.abort(engine.store, found, now)
-            found = transact.known(engine.store, namespace, transaction, now)
+            found = _known(engine, namespace, transaction, now)
         assert isinstance(found, ev.Concluded)
         if found.state != transact.ABORTED:
             raise transact.over(found)
@@ -129,8 +129,14 @@ def look_up(engine: Engine, namespace: str, transaction: str) -> Transaction:
     """How it stands with a transaction."""
     check_transaction(transaction)
     with engine.lock:
-        found = transact.known(engine.store, namespace, transaction, engine.tick())
+        found = _known(engine, namespace, transaction, engine.tick())
         return _open(found) if isinstance(found, Topic) else _over(found)
+
+
+def _known(engine: Engine, namespace: str, transaction: str, now: int) -> Topic | ev.Concluded:
+    """A transaction that has to be there. What is told of it is durable, whoever did it."""
+    engine.confirm()
+    return transact.known(engine.store, namespace, transaction, now)
 
 
 def _commit(engine: Engine, topic: Topic, now: int) -> bool:
