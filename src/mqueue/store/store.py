@@ -50,6 +50,7 @@ class Store:
         "state",
         "tokens",
         "topic_id",
+        "turned",
         "unburied",
         "visits",
         "written",
@@ -83,6 +84,8 @@ class Store:
         """Topics that got something besides what was published: whoever waits for them has to be told."""
         self.unburied: list[Fallen] = []
         """The dead whose copy could not be made yet, because they could not be read."""
+        self.turned: dict[tuple[int, str], int] = {}
+        """How many messages of a topic were settled by a verb other than ack since the start; for metrics."""
         self._bury_at = 0
         self._jitter = jitter
 
@@ -192,6 +195,8 @@ class Store:
         self.flush()
         self.log.drop(topic.id)
         self.visits.pop(topic.id, None)
+        for verb in ("nack", "reject", "release"):
+            self.turned.pop((topic.id, verb), None)
 
     def group(self, topic: Topic, name: str, now: int) -> Group:
         """A group, made on first use from where the topic's settings say."""
@@ -377,7 +382,11 @@ class Store:
         error: str = "",
     ) -> Outcome:
         jitter = self._jitter() if verb == "nack" else 0.0
+        lease = self.state.leases.get(token)
         outcome = self.heart.settle(token, verb, spans, now, delay_ms=delay_ms, jitter=jitter, error=error)
+        if verb != "ack" and lease is not None:
+            place = lease.group.topic, verb
+            self.turned[place] = self.turned.get(place, 0) + outcome.settled
         self.commit(now)
         return outcome
 

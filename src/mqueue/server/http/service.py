@@ -13,6 +13,7 @@ from mqueue.model.clock import Clock
 from mqueue.model.limits import KIB, MIB
 from mqueue.model.names import check_name
 from mqueue.server.http.dequeued import Dequeued
+from mqueue.server.metrics.page import Page
 from mqueue.server.http.streams import Streams
 from mqueue.server.security.keys import KeyRecord
 from mqueue.server.security.principal import Principal
@@ -70,6 +71,8 @@ class Administration(Protocol):
 class Service:
     administration: Administration
     """Whoever puts the server together sets it."""
+    page: Page | None = None
+    """The metrics; None: they are off."""
 
     def __init__(self, broker: AsyncBroker, door: Door, clock: Clock, bounds: Bounds) -> None:
         self.root = broker

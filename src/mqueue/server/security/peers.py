@@ -86,6 +86,9 @@ class RateLimit:
             wait_ms = -(-missing // self._per_second) + later - now
             raise QuotaExceeded("too many calls from here", code="rate_limited", retry_after=wait_ms / 1000)
 
+    def is_same(self, per_second: int, burst: int) -> bool:
+        return (self._per_second, self._full) == (per_second, burst * _TOKEN)
+
     def __len__(self) -> int:
         return len(self._buckets)
 

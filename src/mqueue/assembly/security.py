@@ -1,0 +1,109 @@
+"""From the configuration to the door of a server: which proofs count, and what its TLS is.
+
+Reads the files that the configuration names. Everything here can be read again while the server runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from mqueue.config import Config, Secret, Security
+from mqueue.model.errors import BadSetting
+from mqueue.server.security.certificates import Pair, read_pair, self_signed
+from mqueue.server.security.gatekeeper import Rules
+from mqueue.server.security.keys import Keys
+from mqueue.server.security.peers import Proxies, RateLimit, check_bind
+from mqueue.server.security.signing import AlgorithmName, VerifyKey, key_from_secret, keys_from_jwks
+from mqueue.server.security.tls import ServerTls
+from mqueue.server.security.tokens import Verifier
+
+_FILE_BYTES_MAX = 1 << 20
+
+
+def rules_of(security: Security, keys: Keys | None, earlier: Rules | None = None) -> Rules:
+    """What counts as a proof. What a rate limit has counted so far goes on to count where the limit stays the same."""
+    return Rules(
+        tokens=verifier_of(security) if "jwt" in security.auth else None,
+        keys=keys,
+        clients=security.tls.clients,
+        proxies=Proxies(security.trusted_proxies),
+        rate=_rate_of(security, earlier),
+    )
+
+
+def verifier_of(security: Security) -> Verifier:
+    jwt = security.jwt
+    return Verifier(
+        tuple(_verify_keys(security)),
+        jwt.issuer,
+        jwt.audience,
+        cast(tuple[AlgorithmName, ...], jwt.algorithms),
+        leeway_seconds=jwt.leeway_ms // 1000,
+        lifetime_seconds_max=jwt.lifetime_max_ms // 1000,
+    )
+
+
+def tls_of(security: Security, now: int) -> ServerTls | None:
+    """None: the line is not encrypted."""
+    tls = security.tls
+    if not tls.on:
+        return None
+    client_ca = None if tls.client_ca_file is None else _read(tls.client_ca_file, "the authority of clients")
+    return ServerTls(pair_of(security) or self_signed(now), now, client_ca)
+
+
+def pair_of(security: Security) -> Pair | None:
+    """The certificate and its key as they lie there now; None where there are no files."""
+    tls = security.tls
+    if tls.cert_file is None or tls.key_file is None:
+        return None
+    return read_pair(Path(tls.cert_file), Path(tls.key_file))
+
+
+def check_address(config: Config) -> None:
+    """BadSetting for an address that others can reach while there is no lock on the door."""
+    security = config.security
+    known = bool(security.auth or security.tls.client_ca_file)
+    check_bind(config.server.http.host.lower(), known, security.tls.on, security.public_bind)
+
+
+def secrets_of(config: Config) -> list[str]:
+    """What must never be written anywhere."""
+    security = config.security
+    found = (security.jwt.secret, security.jwt.previous_secret, security.keys_pepper)
+    return [secret.reveal() for secret in found if secret is not None]
+
+
+def _verify_keys(security: Security) -> Iterator[VerifyKey]:
+    jwt = security.jwt
+    for secret in (jwt.secret, jwt.previous_secret):
+        if secret is not None:
+            yield key_from_secret(_bytes(secret))
+    if jwt.jwks_file is not None:
+        yield from keys_from_jwks(_read(jwt.jwks_file, "the key set for tokens"))
+
+
+def _rate_of(security: Security, earlier: Rules | None) -> RateLimit | None:
+    limit = security.rate_limit
+    if limit.per_second is None:
+        return None
+    if earlier is not None and earlier.rate is not None and earlier.rate.is_same(limit.per_second, limit.burst):
+        return earlier.rate
+    return RateLimit(limit.per_second, limit.burst)
+
+
+def _bytes(secret: Secret) -> bytes:
+    return secret.reveal().encode()
+
+
+def _read(path: str, what: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise BadSetting(f"{what} ({path}) cannot be read: {error.strerror}") from error
+    if len(data) > _FILE_BYTES_MAX:
+        raise BadSetting(f"{what} ({path}) has more than {_FILE_BYTES_MAX} bytes; {_FILE_BYTES_MAX} are allowed")
+    return data

@@ -1,0 +1,123 @@
+"""The broker at one moment, as far as metrics tell of it: so many topics with numbers of their own, the rest added up.
+
+Taken a few topics at a time, so that no call has to wait for a scrape. Does not know how numbers are written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from mqueue.broker import backstage
+from mqueue.broker.backstage import DiskNumbers, TopicNumbers
+from mqueue.broker.broker import Broker
+from mqueue.broker.numbers import GroupStats
+
+OTHER = "_other"
+"""Stands for all that have no series of their own. No name of a topic that is shown can be in its way: it would have
+come before the rest."""
+GROUPS_MAX = 20
+"""Groups of a topic with numbers of their own."""
+_TOPICS_AT_ONCE = 16
+
+
+class GroupRow(Struct):
+    """A group, or what is left of them, in numbers."""
+
+    name: str
+    depth: int = 0
+    oldest_ready_seconds: float = 0.0
+
+
+class TopicRow(Struct):
+    """A topic, or what is left of them, in numbers."""
+
+    namespace: str
+    topic: str
+    published: int = 0
+    delivered: int = 0
+    acked: int = 0
+    nacked: int = 0
+    rejected: int = 0
+    released: int = 0
+    expired: int = 0
+    cancelled: int = 0
+    dead: int = 0
+    depth: int = 0
+    ready: int = 0
+    waiting: int = 0
+    scheduled: int = 0
+    leased: int = 0
+    retained: int = 0
+    bytes: int = 0
+    oldest_ready_seconds: float = 0.0
+    groups: list[GroupRow] = []
+
+    def add(self, numbers: TopicNumbers) -> None:
+        stats, turned = numbers.stats, numbers.turned
+        groups = stats.groups.values()
+        self.published += stats.published
+        self.delivered += sum(group.delivered for group in groups)
+        self.acked += sum(group.acked for group in groups)
+        self.dead += sum(group.dead for group in groups)
+        self.nacked += turned["nack"]
+        self.rejected += turned["reject"]
+        self.released += turned["release"]
+        self.expired += stats.expired
+        self.cancelled += stats.cancelled
+        self.depth += stats.depth
+        self.ready += stats.ready
+        self.waiting += stats.waiting
+        self.scheduled += stats.scheduled
+        self.leased += stats.leased
+        self.retained += stats.retained
+        self.bytes += stats.bytes
+        self.oldest_ready_seconds = max(self.oldest_ready_seconds, stats.oldest_ready_seconds or 0.0)
+
+
+class Snapshot(Struct, frozen=True):
+    rows: list[TopicRow]
+    topics: int
+    leases: int
+    quota_refused: int
+    disk: DiskNumbers | None
+
+
+async def take(broker: Broker, topics_max: int) -> Snapshot:
+    rows: list[TopicRow] = []
+    other = TopicRow(OTHER, OTHER)
+    count = 0
+    for some in backstage.topic_numbers(broker, _TOPICS_AT_ONCE):
+        for numbers in some:
+            count += 1
+            if len(rows) < topics_max:
+                row = TopicRow(numbers.namespace, numbers.stats.topic, groups=_groups(numbers.stats.groups))
+                rows.append(row)
+            else:
+                row = other
+            row.add(numbers)
+        await asyncio.sleep(0)  # between two calls, not before all of them
+    if count > len(rows):
+        rows.append(other)
+    return Snapshot(
+        rows,
+        count,
+        backstage.leases(broker),
+        backstage.quota_refusals(broker),
+        backstage.disk_numbers(broker),
+    )
+
+
+def _groups(groups: Mapping[str, GroupStats]) -> list[GroupRow]:
+    shown = [GroupRow(name, stats.depth, stats.oldest_ready_seconds or 0.0) for name, stats in _first(groups.items())]
+    if len(groups) > len(shown):
+        rest = list(groups.values())[len(shown) :]
+        oldest = max(stats.oldest_ready_seconds or 0.0 for stats in rest)
+        shown.append(GroupRow(OTHER, sum(stats.depth for stats in rest), oldest))
+    return shown
+
+
+def _first(items: Iterable[tuple[str, GroupStats]]) -> list[tuple[str, GroupStats]]:
+    return list(items)[:GROUPS_MAX]
