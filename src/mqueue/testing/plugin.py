@@ -18,6 +18,7 @@ import pytest
 if TYPE_CHECKING:
     from mqueue import AsyncBroker, Broker
     from mqueue.testing import ManualClock
+    from mqueue.testing.server import RunningServer
 
 
 @pytest.fixture
@@ -50,3 +51,12 @@ def async_broker(manual_clock: ManualClock) -> Iterator[AsyncBroker]:
     except StopIteration:
         return
     raise AssertionError("closing a broker in memory waits for nothing")
+
+
+@pytest.fixture
+def server() -> Iterator[RunningServer]:
+    """A server in memory on a free port of this machine, with the machine's clock: `server.url`."""
+    from mqueue.testing.server import RunningServer
+
+    with RunningServer() as server:
+        yield server

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
@@ -31,7 +31,7 @@ class Answer(Struct, frozen=True):
 class Streamed(Struct, frozen=True):
     """An answer without a known end. When its pieces are closed, what it holds is let go."""
 
-    pieces: AsyncIterator[bytes]
+    pieces: AsyncGenerator[bytes, None]
     kind: str
     status: int = 200
     headers: Headers = ()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from mqueue.server.http import docs
 from mqueue.server.http.routes import Route
-from mqueue.server.http.v1 import admin, groups, manage
+from mqueue.server.http.v1 import admin, groups, manage, publish
 
 _CALLS: tuple[Route, ...] = (
+    *publish.ROUTES,
     *manage.ROUTES,
     *groups.ROUTES,
     *admin.ROUTES,

@@ -1,0 +1,267 @@
+"""One HTTP/1.1 connection: requests are answered one after the other, and there is a deadline for everything.
+
+    idle ─► headers ─► body ─► at work ─► idle        what comes while at work is held, and no more is read
+              │          │
+              └─ wrong, too long, too slow ─► one answer, and the end
+
+Whoever leaves cancels what is being done for him. Knows no routes, and nothing of what is in a body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import cast
+
+from mqueue.model.errors import Backpressure, Error
+from mqueue.server.http import rendering
+from mqueue.server.http.answer import Answer, Streamed, error_answer
+from mqueue.server.http.connections import Connections
+from mqueue.server.http.reading import Arrived, Reader
+
+NEVER = math.inf
+LINGER_SECONDS = 2.0
+"""For so long what still comes in after the last answer is thrown away: a reset could overtake the answer."""
+WRITE_BYTES_PER_SECOND = 64 * 1024
+"""Whoever takes an answer more slowly than this is cut off."""
+ARRIVED_MAX = 256
+"""Requests of one connection that came in one go."""
+_JOINED_MAX = 64 * 1024
+"""A body up to this size is written together with its head."""
+
+
+class TooSlow(Error):
+    code = "too_slow"
+    status = 408
+    retryable = True
+
+
+class Connection(asyncio.Protocol):
+    __slots__ = ("_connections", "_drained", "_held", "_over", "_reader", "_stage", "_transport", "_work", "deadline")
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._reader: Reader | None = None
+        self._stage = "idle"
+        """How far the reader was when the deadline was set."""
+        self._work: asyncio.Task[None] | None = None
+        self._held = b""
+        self._drained: asyncio.Future[None] | None = None
+        """There while the other side does not take what is written."""
+        self._over = False
+        """Nothing is read any more."""
+        self.deadline = NEVER
+
+    @property
+    def work(self) -> asyncio.Task[None] | None:
+        return self._work
+
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        connections = self._connections
+        self._transport = cast(asyncio.Transport, transport)
+        connections.add(self)
+        if connections.crowded:
+            self._turn_away()
+            return
+        address = transport.get_extra_info("peername")
+        encrypted = transport.get_extra_info("ssl_object")
+        certificate = None if encrypted is None else encrypted.getpeercert(True)
+        self._reader = Reader(connections.app, str(address[0]) if isinstance(address, tuple) else "", certificate)
+        self.deadline = connections.now + connections.headers_seconds
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.discard(self)
+        self._over = True
+        self.deadline = NEVER
+        if self._work is not None:
+            self._work.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._over:
+            return
+        if self._work is not None:
+            if not self._held:
+                self._transport.pause_reading()
+            self._held += data
+        else:
+            self._feed(data)
+
+    def eof_received(self) -> bool:
+        """Whoever says that he sends no more has left: nobody can tell whether he still listens."""
+        return False
+
+    def pause_writing(self) -> None:
+        connections = self._connections
+        self._drained = connections.loop.create_future()
+        size = self._transport.get_write_buffer_size()
+        self.deadline = connections.now + connections.body_seconds + size / WRITE_BYTES_PER_SECOND
+
+    def resume_writing(self) -> None:
+        drained, self._drained = self._drained, None
+        self.deadline = NEVER
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
+    def _turn_away(self) -> None:
+        connections = self._connections
+        if connections.flooded:
+            self.abort()
+            return
+        most = connections.bounds.connections_max
+        why = f"{len(connections)} connections; {most} are allowed"
+        self._end(error_answer(Backpressure(why, code="crowded", retry_after=1)))
+
+    # What `Connections` calls
+
+    def expire(self) -> None:
+        """The deadline has passed."""
+        if self._over or self._drained is not None:
+            self._transport.abort()
+        elif self._stage == "idle":
+            self._over = True
+            self._transport.close()
+        else:
+            connections = self._connections
+            seconds = connections.body_seconds if self._stage == "body" else connections.headers_seconds
+            self._end(error_answer(TooSlow(f"the {self._stage} of a request took longer than {seconds:g} s")))
+
+    def finish(self) -> None:
+        """Close as soon as nothing is under way."""
+        if self._work is None and self._stage == "idle":
+            self._over = True
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._over = True
+        self._transport.abort()
+
+    # Reading
+
+    def _feed(self, data: bytes) -> None:
+        reader = self._reader
+        assert reader is not None
+        fault = reader.feed(data)
+        arrived = reader.arrived
+        if arrived:
+            reader.arrived = []
+            self._take(arrived, fault)
+        elif fault is not None:
+            self._end(fault)
+        elif reader.upgrade is not None:
+            self._upgrade(reader.upgrade)
+        else:
+            self._await_more(reader)
+
+    def _take(self, arrived: list[Arrived], fault: Answer | None) -> None:
+        """Answer requests in their order, and then what is wrong with the bytes behind them."""
+        if fault is not None:
+            arrived.append(Arrived(None, fault, True, False))
+        if len(arrived) > ARRIVED_MAX:
+            most = f"more than {ARRIVED_MAX} requests in one go; {ARRIVED_MAX} are allowed"
+            del arrived[ARRIVED_MAX:]
+            arrived.append(Arrived(None, error_answer(Backpressure(most, code="crowded")), True, False))
+        self.deadline = NEVER
+        self._work = self._connections.loop.create_task(self._answer_all(arrived))
+
+    def _await_more(self, reader: Reader) -> None:
+        """Set the deadline of what is being read."""
+        if reader.expects:
+            reader.expects = False
+            self._transport.write(rendering.CONTINUE)
+        if reader.stage != self._stage:
+            connections = self._connections
+            self._stage = reader.stage
+            seconds = connections.body_seconds if reader.stage == "body" else connections.headers_seconds
+            self.deadline = connections.now + seconds
+
+    # Answering
+
+    async def _answer_all(self, arrived: list[Arrived]) -> None:
+        last = False
+        for request in arrived:
+            last = await self._answer(request)
+            if last:
+                break
+        self._work = None
+        if last:
+            self._close()
+        else:
+            self._go_on()
+
+    async def _answer(self, request: Arrived) -> bool:
+        """Whether that was the last answer of this connection."""
+        connections = self._connections
+        answer: Answer | Streamed | None = request.refusal
+        if request.admitted is not None:
+            answer = await connections.app.answer(*request.admitted)
+        assert answer is not None, "who is not admitted is refused"
+        last = request.last or connections.stopping
+        if isinstance(answer, Answer):
+            self._send(answer, last, request.without_body)
+        else:
+            await self._stream(answer, last, request.without_body)
+        if self._drained is not None:
+            await self._drained
+        return last
+
+    def _send(self, answer: Answer, last: bool, without_body: bool = False) -> None:
+        head, body = rendering.whole(answer, last, without_body)
+        if len(body) <= _JOINED_MAX:
+            self._transport.write(head + body)
+        else:
+            self._transport.writelines((head, body))
+
+    async def _stream(self, answer: Streamed, last: bool, without_body: bool) -> None:
+        """Piece by piece, no faster than they are taken."""
+        try:
+            self._transport.write(rendering.opening(answer, last))
+            if without_body:
+                return
+            async for data in answer.pieces:
+                if data:
+                    self._transport.write(rendering.piece(data))
+                if self._drained is not None:
+                    await self._drained
+            self._transport.write(rendering.LAST_PIECE)
+        finally:
+            await answer.pieces.aclose()
+
+    # Going on, or not
+
+    def _go_on(self) -> None:
+        connections, reader = self._connections, self._reader
+        assert reader is not None
+        self._stage = "idle"
+        self.deadline = connections.now + connections.idle_seconds
+        if self._held:
+            data, self._held = self._held, b""
+            self._transport.resume_reading()
+            self._feed(data)
+        elif reader.stage != "idle":
+            self._await_more(reader)
+
+    def _end(self, answer: Answer) -> None:
+        """One more answer, whatever was being read."""
+        self._send(answer, last=True)
+        self._close()
+
+    def _close(self) -> None:
+        """Nothing is read any more. What is on its way to us is let come, or the answer might not arrive."""
+        self._over = True
+        if self._reader is not None and self._reader.stage == "idle" and not self._held:
+            self._transport.close()
+            return
+        self.deadline = self._connections.now + LINGER_SECONDS
+        if self._held:
+            self._transport.resume_reading()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def _upgrade(self, request: bytes) -> None:
+        """From here on it is a WebSocket."""
+        self._over = True
+        self._connections.discard(self)
+        self._connections.websockets.take_over(self._transport, request)
