@@ -37,6 +37,7 @@ def snapshot(state: State, now: int) -> Snapshot:
         "names": {key: topic.id for key, topic in state.names.items()},
         "leases": {token: _lease(lease) for token, lease in state.leases.items()},
         "recent": _recent(state.recent),
+        "follows": {event.call: event for event in state.follows.events()},
     }
 
 

@@ -139,8 +139,7 @@ class TopicDesk:
         """The same, with the lock held."""
         engine = self.engine
         store = engine.store
-        if wait_ms is not None and now + wait_ms > TIME_MS_MAX:
-            raise BadTime(f"a delay of {wait_ms} ms ends after the year 9999, the last there is")
+        check_delay(wait_ms, now)
         if verb == "extend":
             outcome = store.extend(token, spans, now + check_visibility(wait_ms or 0), now)
             engine.wake(self.topic)  # it may end sooner now
@@ -217,6 +216,11 @@ def check_visibility(lasting: int) -> int:
     if not 0 < lasting <= VISIBILITY_MS_MAX:
         raise BadTime(f"visibility of {lasting} ms; it takes more than 0 and at most {VISIBILITY_MS_MAX} ms")
     return lasting
+
+
+def check_delay(wait_ms: int | None, now: int) -> None:
+    if wait_ms is not None and now + wait_ms > TIME_MS_MAX:
+        raise BadTime(f"a delay of {wait_ms} ms ends after the year 9999, the last there is")
 
 
 def visibility_ms(visibility: Duration) -> int:

@@ -19,7 +19,6 @@ from mqueue.heart.group import Lease
 from mqueue.heart.topic import Topic
 from mqueue.model.clock import Clock, Sleeper
 from mqueue.model.errors import BadSetting, Closed, NotFound
-from mqueue.model.message import Receipt
 from mqueue.model.names import check_name
 from mqueue.policy.quota import Quotas
 from mqueue.store.retain import retain
@@ -58,8 +57,6 @@ class Engine:
         self.waiters: dict[int, set[Waiter]] = {}
         self.abandoned: deque[Lease] = deque()
         """Leases that a consumer has left behind: to be given back."""
-        self.followed: dict[bytes, tuple[int, tuple[Receipt, ...]]] = {}
-        """What settle calls have published lately, and when: a call that is repeated is answered with the same."""
         self.timers = store.state.timers
         self._closing = threading.Lock()
         self._duties_at = 0
@@ -181,23 +178,27 @@ class Engine:
             if waiting is not None:
                 waiting.discard(waiter)
 
-    def close(self) -> None:
-        """Hand out nothing more; give back what is held, wake whoever waits; a log on disk is synced and let go."""
+    def close(self, *, keep_leases: bool = False) -> None:
+        """Hand out nothing more; give back what is held, wake whoever waits; a log on disk is synced and let go.
+
+        `keep_leases`: what consumers elsewhere hold stays theirs, and they settle it when the log is open again.
+        """
         with self._closing:  # whoever comes second leaves when the first is done
             lock = self.lock
             if isinstance(lock, Shut):
                 return
             try:
                 with lock:
-                    self._let_go(self.tick())
+                    self._let_go(self.tick(), keep_leases)
             finally:
                 self.lock = self.clock = Shut("the broker is closed")
                 if self.upkeep is not None:
                     self.upkeep.close()
 
-    def _let_go(self, now: int) -> None:
+    def _let_go(self, now: int, keep_leases: bool) -> None:
         for lease in list(self.store.state.leases.values()):
-            self.store.settle(lease.token, "release", None, now)
+            if lease.keep_ms or not keep_leases:  # whoever works on it in this process is stopped
+                self.store.settle(lease.token, "release", None, now)
         self.lock = self.clock = Shut("the broker is closed")
         for waiting in self.waiters.values():
             for waiter in tuple(waiting):

@@ -131,6 +131,11 @@ class LoopBroker(Broker):
     _commit = staticmethod(commit_in_loop)  # type: ignore[assignment]
     _gate_type = Deferred
 
+    async def close_keeping_leases(self) -> None:
+        """Close, but what consumers elsewhere hold stays theirs: they settle it when the broker is open again."""
+        self._engine.close(keep_leases=True)
+        await committed()
+
     async def _wait(  # type: ignore[override]
         self, topic: Topics, wait: Duration | None, look: Callable[[int], list[T]], pick: Callable[[list[T]], R]
     ) -> R:

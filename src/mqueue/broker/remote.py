@@ -190,6 +190,7 @@ def _settle(
     engine = broker._engine
     with engine.lock:
         now = engine.tick()
+        deliver.check_delay(wait_ms, now)
         grip = grip_of(engine, broker._namespace, token)
         if grip is None:
             raise _lost(verb, sorted(set(ids or ())))

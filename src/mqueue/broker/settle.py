@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from itertools import islice
 from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
@@ -14,8 +13,8 @@ from mqueue.broker.envelope import Envelope
 from mqueue.broker.message import AnyMessage
 from mqueue.broker.publish import publish_drafts
 from mqueue.heart.group import Lease
+from mqueue.model import events as ev
 from mqueue.model.errors import LeaseLost, Refused
-from mqueue.model.limits import SETTLED_MEMORY_CALLS, SETTLED_MEMORY_MS
 from mqueue.model.message import Receipt
 from mqueue.model.times import Duration, duration_ms
 
@@ -146,20 +145,14 @@ def follow(desk: TopicDesk, call: bytes, drafts: Sequence[Any], held: bool, now:
     None: it did not, and nothing is held on whose behalf it could.
     """
     engine = desk.engine
-    known = engine.followed.get(call)
+    store = engine.store
+    known = store.state.follows.find(call, now)
     if known is not None:
         engine.confirm()
-        return known[1]
+        return tuple(Receipt(*placed, store.log.durability) for placed in known.receipts)
     if not held:
         return None
     receipts = tuple(publish_drafts(engine, desk.namespace, None, list(drafts), now))
-    _forget(engine.followed, now)
-    engine.followed[call] = now, receipts
+    placed = tuple((one.id, one.topic, one.partition, one.offset, one.duplicate) for one in receipts)
+    store.heart.happen(ev.Followed(now, desk.topic.id, call, placed))
     return receipts
-
-
-def _forget(followed: dict[bytes, tuple[int, tuple[Receipt, ...]]], now: int) -> None:
-    """Drop what no repeated call can ask for any more; the oldest comes first."""
-    for call, (at, _) in list(islice(followed.items(), 2)):  # two out for one in: it shrinks by itself
-        if at + SETTLED_MEMORY_MS < now or len(followed) >= SETTLED_MEMORY_CALLS:
-            del followed[call]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from itertools import groupby
 from operator import itemgetter
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -21,8 +22,10 @@ from mqueue.heart.runs import Run
 from mqueue.heart.staging import veiled_table
 from mqueue.heart.state import State
 from mqueue.heart.topic import Topic
-from mqueue.model.events import Concluded, Pinned, Settled, Staged
+from mqueue.model.events import Concluded, Event, Followed, Pinned, Settled, Staged
 from mqueue.model.settings import Settings
+
+E = TypeVar("E", bound=Event)
 
 
 class PartitionPoint(Struct, frozen=True):
@@ -74,6 +77,7 @@ class TopicPoint(Struct, frozen=True):
     claims: tuple[tuple[bytes, Claim], ...]
     leases: tuple[LeasePoint, ...]
     settled: tuple[Settled, ...]
+    followed: tuple[Followed, ...] = ()
     pins: tuple[Pinned, ...] = ()
     staged: tuple[Staged, ...] = ()
     moved: int = 0
@@ -91,12 +95,21 @@ def checkpoint(state: State, topics: Iterable[Topic], now: int, *, frames_tell: 
 
     `frames_tell`: whoever restores it reads idempotency keys from the frames; only those of dropped ones are in it.
     """
-    settled: dict[int, list[Settled]] = {}
-    for event in state.recent.events():
-        settled.setdefault(event.topic, []).append(event)
+    settled = _by_topic(state.recent.events())
+    followed = _by_topic(state.follows.events())
     return Checkpoint(
-        tuple(_topic_point(state, topic, settled.get(topic.id, []), now, frames_tell) for topic in topics)
+        tuple(
+            _topic_point(state, topic, settled.get(topic.id, []), followed.get(topic.id, []), now, frames_tell)
+            for topic in topics
+        )
     )
+
+
+def _by_topic(events: Iterable[E]) -> dict[int, list[E]]:
+    found: dict[int, list[E]] = {}
+    for event in events:
+        found.setdefault(event.topic, []).append(event)
+    return found
 
 
 def restore(
@@ -125,6 +138,8 @@ def restore(
             _load_lease(state, held)
         for event in saved.settled:
             state.recent.add(event)
+        for followed in saved.followed:
+            state.follows.add(followed)
         for told in (*saved.pins, *saved.staged, *saved.concluded):
             state.apply(told)
         if topic.staging is not None:
@@ -150,7 +165,9 @@ def _untold(topic: Topic) -> Iterator[tuple[bytes, Claim]]:
                     yield key, claim
 
 
-def _topic_point(state: State, topic: Topic, settled: list[Settled], now: int, frames_tell: bool) -> TopicPoint:
+def _topic_point(
+    state: State, topic: Topic, settled: list[Settled], followed: list[Followed], now: int, frames_tell: bool
+) -> TopicPoint:
     groups = topic.groups.values()
     return TopicPoint(
         now,
@@ -164,6 +181,7 @@ def _topic_point(state: State, topic: Topic, settled: list[Settled], now: int, f
         tuple(_untold(topic) if frames_tell else (pair for b in topic.dedup.buckets for pair in b.claims.items())),
         tuple(_lease_point(state.leases[token]) for group in groups for token in group.tokens),
         tuple(settled),
+        tuple(followed),
         tuple(topic.pins.values()),
         tuple(topic.staging.parts.values()) if topic.staging else (),
         topic.staging.moved if topic.staging else 0,

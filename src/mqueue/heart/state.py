@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from mqueue.heart.follows import Follows
 from mqueue.heart.group import Group, Lease
 from mqueue.heart.partition import Partition, Stretch
 from mqueue.heart.recent import Recent
@@ -45,7 +46,7 @@ class Wake(Struct, frozen=True):
 
 
 class State:
-    __slots__ = ("_appliers", "leases", "ledgers", "names", "recent", "spaces", "staged", "timers", "topics")
+    __slots__ = ("_appliers", "follows", "leases", "ledgers", "names", "recent", "spaces", "staged", "timers", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[int, Topic] = {}
@@ -58,6 +59,7 @@ class State:
         """Of each namespace, the transactions that are not over, and the topics that they are staged in."""
         self.leases: dict[bytes, Lease] = {}
         self.recent = Recent()
+        self.follows = Follows()
         self.timers: Timers[Lease | Waiting | Wake] = Timers()
         self._appliers: dict[type, Callable[[Any], None]] = {
             ev.TopicMade: self._topic_made,
@@ -76,6 +78,7 @@ class State:
             ev.Duplicated: _nothing,
             ev.Trimmed: self._trimmed,
             ev.Heard: self._heard,
+            ev.Followed: self.follows.add,
             ev.Pinned: self._pinned,
             ev.Unpinned: self._unpinned,
             ev.Staged: self._staged,
@@ -264,6 +267,7 @@ class State:
         for group in topic.groups.values():
             self._forget(group)
         topic.groups.clear()
+        self.follows.drop(topic.id)
         self.timers.sweep()
 
     def _unstage(self, topic: Topic) -> None:

@@ -19,6 +19,8 @@ LeasedSpan: TypeAlias = tuple[int, int, int, int, int, int, int]
 """partition, start, stop, mask, attempt, priority, at"""
 KeyedSpan: TypeAlias = tuple[int, int, int, int, int, int]
 """partition, start, stop, mask, priority, at"""
+Placed: TypeAlias = tuple[int, str, int, int, bool]
+"""id, topic, partition, offset of a message, and whether it was there before"""
 
 
 class Event(Struct, frozen=True, gc=False, tag=True, array_like=True):
@@ -134,6 +136,13 @@ class Heard(Event, frozen=True, gc=False, tag=16, array_like=True):
     """A group asked for messages and there were none. Now and then, so that a restart does not forget the group."""
 
     group: str
+
+
+class Followed(Event, frozen=True, gc=False, tag=17, array_like=True):
+    """A settle call published something. Should it be repeated, these are its receipts; `call` tells it from others."""
+
+    call: bytes
+    receipts: tuple[Placed, ...]
 
 
 class Pinned(Event, frozen=True, gc=False, tag=18, array_like=True):

@@ -31,6 +31,7 @@ ID_AHEAD_MS_MAX = 60_000
 SETTLED_MEMORY_MS = 600_000
 """For how long a settle call that is repeated gets the answer of the first one."""
 SETTLED_MEMORY_CALLS = 65_536
+SETTLED_MEMORY_RECEIPTS = 262_144
 
 TRANSACTION_TOPICS_MAX = 100
 TRANSACTION_MEMORY_MS = 7 * 24 * 3600 * 1000
