@@ -16,7 +16,7 @@ from mqueue.broker.explain import find
 from mqueue.broker.loop import LoopBroker
 from mqueue.broker.numbers import GroupStats, group_stats, metrics
 from mqueue.model.errors import NotFound
-from mqueue.model.names import check_name
+from mqueue.model.names import LEDGER, check_name
 
 T = TypeVar("T")
 
@@ -71,7 +71,10 @@ async def topic_of(broker: LoopBroker, id: int) -> str:
 
 async def namespaces(broker: LoopBroker) -> dict[str, int]:
     """How many topics each namespace has."""
-    return await _looked(broker, lambda now: Counter(space for space, _ in broker._engine.store.state.names))
+    return await _looked(
+        broker,
+        lambda now: Counter(space for space, name in broker._engine.store.state.names if not name.startswith(LEDGER)),
+    )
 
 
 async def totals(broker: LoopBroker, namespace: str | None) -> dict[str, int]:

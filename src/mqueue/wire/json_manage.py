@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
-from mqueue.wire.json import DeadOut
+from mqueue.wire.json import DeadOut, MessageIn
 
 
 class RetentionSettings(Struct, forbid_unknown_fields=True):
@@ -142,7 +142,7 @@ class NamespacesOut(Struct):
 
 
 class QuotaIn(Struct, forbid_unknown_fields=True):
-    """Messages a minute; null: no quota of its own."""
+    """Messages a minute; null: what the configuration says."""
 
     per_minute: int | None
 
@@ -204,6 +204,12 @@ class CursorsOut(Struct):
     cursors: list[CursorOut]
 
 
+class StageIn(Struct, forbid_unknown_fields=True):
+    """A part of a transaction."""
+
+    messages: list[MessageIn]
+
+
 class StagedOut(Struct):
     """How many messages a part of a transaction has."""
 
@@ -213,7 +219,7 @@ class StagedOut(Struct):
 
 
 class TransactionOut(Struct):
-    """`state`: staged, committed or aborted."""
+    """`state`: staged, committing, committed or aborted."""
 
     id: str
     state: str

@@ -109,6 +109,7 @@ _EXAMPLES: dict[Any, Any] = {
     json_manage.CursorIn: {"offsets": {"0": 17}, "ttl": "7d"},
     json_manage.CursorOut: _CURSOR,
     json_manage.CursorsOut: {"cursors": [_CURSOR]},
+    json_manage.StageIn: {"messages": [{"payload": "four"}, {"payload": "five"}]},
     json_manage.StagedOut: {"id": "job-17", "part": "task-3", "messages": 1000},
     json_manage.TransactionOut: {
         "id": "job-17",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from mqueue.server.http import docs
 from mqueue.server.http.routes import Route
-from mqueue.server.http.v1 import admin, groups, manage, publish
+from mqueue.server.http.v1 import admin, cursor, groups, manage, publish, schedule
 
 _CALLS: tuple[Route, ...] = (
     *publish.ROUTES,
     *manage.ROUTES,
     *groups.ROUTES,
+    *schedule.ROUTES,
+    *cursor.ROUTES,
     *admin.ROUTES,
 )
 

@@ -50,9 +50,9 @@ async def quotas(call: Call) -> Answer:
 
 async def set_quota(call: Call) -> Answer:
     namespace = check_name(call.names["namespace"], "namespace")
-    per_minute = call.parsed(_QUOTA).per_minute
-    await call.service.administration.set_quota(namespace, per_minute)
-    return as_json(QuotaOut(namespace, per_minute))
+    administration = call.service.administration
+    await administration.set_quota(namespace, call.parsed(_QUOTA).per_minute)
+    return as_json(QuotaOut(namespace, (await administration.quotas()).get(namespace)))
 
 
 async def drop_quota(call: Call) -> Answer:

@@ -1,13 +1,19 @@
-"""Lists that can be long: a page of names at a time, in their order."""
+"""Lists that can be long: a page of names at a time, in their order; of messages, as many as fit one answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
+from mqueue.broker.message import AnyMessage
 from mqueue.model.errors import Refused
-from mqueue.model.limits import RECEIVE_LIMIT_MAX
+from mqueue.model.limits import MIB, RECEIVE_LIMIT_MAX
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Parameter
+
+ANSWER_BYTES_MAX = 32 * MIB
+
+M = TypeVar("M", bound=AnyMessage)
 
 LIMIT = Parameter("limit", "integer", f"how many at most, 1 to {RECEIVE_LIMIT_MAX}")
 AFTER = Parameter("after", "text", "go on behind this name: `next` of the answer before")
@@ -30,3 +36,13 @@ def page(call: Call, names: Iterable[str]) -> tuple[list[str], str | None]:
     limit, after = limit_of(call), after_of(call)
     rest = sorted(name for name in names if name > after)
     return rest[:limit], rest[limit - 1] if len(rest) > limit else None
+
+
+def fitting(messages: Sequence[M]) -> Sequence[M]:
+    """As many, from the first on, as fit one answer; at least that one."""
+    size = 0
+    for number, message in enumerate(messages):
+        size += len(message.payload)
+        if size > ANSWER_BYTES_MAX and number:
+            return messages[:number]
+    return messages
