@@ -5,6 +5,8 @@ set -euo pipefail
 packages=(
   # tools/power_cut: a disk whose power can be cut (nbdkit and its Python plugin), made a file (nbdfuse), with file systems on it
   nbdkit nbdkit-plugin-python libnbd-bin fuse3 e2fsprogs xfsprogs
+  # tests/integration/test_seed_lines.py: the lines that other queues print for their users, with the real thing
+  curl
 )
 
 if [ "${#packages[@]}" -eq 0 ]; then

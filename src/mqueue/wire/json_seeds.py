@@ -90,3 +90,20 @@ class TextOut(Struct, omit_defaults=True):
 
 class TextsOut(Struct):
     messages: list[TextOut]
+
+
+class NamesOut(Struct):
+    topics: list[str]
+
+
+class SpanOut(Struct):
+    """A partition: how many messages are kept, the first offset that is, and the one that comes next."""
+
+    partition: int
+    messages: int
+    start: int
+    end: int
+
+
+class SpansOut(Struct):
+    partitions: list[SpanOut]

@@ -10,11 +10,14 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from mqueue.model.errors import Error, Refused, Unavailable
+from mqueue.model.errors import Error, Forbidden, Refused, Unavailable
 from mqueue.server.http.answer import Answer, Streamed, error_answer
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Route, Routes
 from mqueue.server.http.service import Service
+from mqueue.server.http.sockets import check_pushed, refuse, talk
+from mqueue.server.http.v1.push import wanted_of
+from mqueue.server.http.watching import Watch
 from mqueue.server.security.principal import Principal
 
 LOGGER = logging.getLogger("mqueue.server")
@@ -30,9 +33,10 @@ _QUERY_FIELDS_MAX = 64
 
 
 class App:
-    def __init__(self, service: Service, routes: Routes) -> None:
+    def __init__(self, service: Service, routes: Routes, watch: Watch) -> None:
         self.service = service
         self._routes = routes
+        self._watch = watch
 
     def admit(
         self, method: str, target: str, headers: Mapping[str, str], socket: str, certificate: bytes | None
@@ -46,6 +50,8 @@ class App:
         path, _, asked = target.partition("?")
         route, names = self._routes.find(method, path)
         query = _query(asked) if asked else {}
+        if "origin" in headers:
+            check_origin(headers)
         peer = service.door.peer(headers, socket)
         principal = NOBODY
         if route.place != "open":
@@ -57,23 +63,45 @@ class App:
         return call, route
 
     async def answer(self, call: Call, route: Route) -> Answer | Streamed:
+        watch = self._watch
+        begun = watch.begin()
+        answer: Answer | Streamed | None = None
         try:
-            return await route.handler(call)
+            answer = await route.handler(call)
         except Exception as error:
-            return self.refusal(error, f"{call.method} {call.path}")
+            answer = _told(error, f"{call.method} {call.path}")
+        finally:
+            watch.end(call, route, answer, begun)
+        return answer
 
     def refusal(self, error: Exception, what: str) -> Answer:
-        """What the caller is told of an error. Those that are not on purpose go to the log."""
-        if isinstance(error, Error):
-            return error_answer(error)
-        LOGGER.error("%s failed", what, exc_info=error)
-        return error_answer(Unavailable("something went wrong inside", code="internal", applied=None))
+        """What a caller is told who was not admitted."""
+        answer = _told(error, what)
+        self._watch.turned_away(answer.status)
+        return answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """WebSockets, in the words of ASGI."""
-        if scope["type"] == "websocket":
-            await receive()
-            await send({"type": "websocket.close", "code": 1008})
+        await receive()  # that somebody wants to connect
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        target = f"{scope['raw_path'].decode()}?{scope['query_string'].decode()}"
+        socket = scope["client"][0] if scope.get("client") else ""
+        try:
+            call, route = self.admit("GET", target, headers, socket, scope.get("certificate"))
+            check_pushed(route)
+            wanted = wanted_of(call)
+        except Exception as error:
+            await refuse(self.refusal(error, f"WebSocket {scope['path']}"), send)
+            return
+        await talk(call, wanted, receive, send)
+
+
+def _told(error: Exception, what: str) -> Answer:
+    """What the caller is told of an error. Those that are not on purpose go to the log."""
+    if isinstance(error, Error):
+        return error_answer(error)
+    LOGGER.error("%s failed", what, exc_info=error)
+    return error_answer(Unavailable("something went wrong inside", code="internal", applied=None))
 
 
 def demand(call: Call, route: Route) -> None:
@@ -81,6 +109,13 @@ def demand(call: Call, route: Route) -> None:
     if route.place not in ("open", "inside"):
         namespace = "*" if route.place == "server" else call.namespace
         call.demand(route.verb, namespace, call.topic if route.place == "topic" else None)
+
+
+def check_origin(headers: Mapping[str, str]) -> None:
+    """Pages of other sites may not call through the browser of somebody who can reach this server."""
+    origin = headers["origin"]
+    if origin.partition("://")[2].lower() != headers.get("host", "").lower():
+        raise Forbidden(f"origin {origin!r:.200} is another site", code="cross_origin")
 
 
 def _query(asked: str) -> Mapping[str, str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mqueue.server.http import docs
+from mqueue.server.http import docs, seeds
 from mqueue.server.http.routes import Route
-from mqueue.server.http.v1 import admin, cursor, groups, manage, publish, schedule
+from mqueue.server.http.v1 import admin, cursor, groups, manage, publish, push, schedule
 
 _CALLS: tuple[Route, ...] = (
     *publish.ROUTES,
@@ -13,6 +13,8 @@ _CALLS: tuple[Route, ...] = (
     *schedule.ROUTES,
     *cursor.ROUTES,
     *admin.ROUTES,
+    *push.ROUTES,
+    *seeds.ROUTES,
 )
 
 TABLE = (*_CALLS, *docs.routes(_CALLS))

@@ -36,6 +36,7 @@ class WebSockets:
                 log_config=None,
                 proxy_headers=False,
                 ws_max_size=_MESSAGE_BYTES_MAX,
+                ws_per_message_deflate=False,  # a few bytes could unfold into a great many
                 ws_ping_interval=_PING_SECONDS,
                 ws_ping_timeout=_PING_SECONDS,
             )
