@@ -1,0 +1,67 @@
+"""`mqueue`: the command line put together. `main` gives the exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from mqueue.cli.verb import Sections
+from mqueue.cli.verbs import (
+    admin,
+    bench,
+    config,
+    consume,
+    context,
+    cursors,
+    dlq,
+    groups,
+    look,
+    produce,
+    serve,
+    shell,
+    top,
+    topics,
+)
+
+app = typer.Typer(
+    name="mqueue",
+    cls=Sections,
+    help="A priority message queue that replays like a log.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+for add in (
+    serve.add_serve,
+    produce.add,
+    consume.add,
+    look.add,
+    serve.add_worker,
+    top.add,
+    topics.add,
+    groups.add,
+    dlq.add,
+    cursors.add,
+    admin.add,
+    bench.add,
+    config.add,
+    context.add,
+    shell.add,
+):
+    add(app)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; the exit code. A console that cannot show a character gets an escape instead of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        app(args=None if argv is None else list(argv), prog_name="mqueue")
+    except SystemExit as ending:
+        return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    return 0

@@ -1,0 +1,92 @@
+"""Starting things: a server, a worker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from mqueue.cli.contexts import Context
+from mqueue.cli.session import Session
+from mqueue.cli.verb import RUN, USE, local_verb, verb
+
+
+def add_serve(app: typer.Typer) -> None:
+    local_verb(app, "serve", RUN)(serve)
+
+
+def add_worker(app: typer.Typer) -> None:
+    verb(app, "worker", USE)(worker)
+
+
+def serve(
+    data_dir: Annotated[str | None, typer.Option("--data-dir", "-d", help="Where messages lie. [./data]")] = None,
+    memory: Annotated[bool, typer.Option("--memory", help="Keep them in memory only.")] = False,
+    http: Annotated[str | None, typer.Option("--http", help="HOST:PORT; port 0: a free one. [127.0.0.1:8080]")] = None,
+    grpc: Annotated[str | None, typer.Option("--grpc", help="HOST:PORT, or off.", hidden=True)] = None,
+    amqp: Annotated[str | None, typer.Option("--amqp", help="HOST:PORT, or off.", hidden=True)] = None,
+    config: Annotated[str | None, typer.Option("--config", "-c", help="A YAML file. [MQUEUE_CONFIG]")] = None,
+    tls: Annotated[str | None, typer.Option("--tls", help="self-signed, or CERT.pem,KEY.pem.")] = None,
+    set: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key of the configuration: logging.level=debug; repeatable.")
+    ] = None,
+) -> None:
+    """Start a server. Once it listens it prints one line: ready http=127.0.0.1:8080."""
+    flags: dict[str, Any] = {"data-dir": data_dir, "memory": memory, "http": http, "grpc": grpc, "amqp": amqp}
+    flags |= _tls(tls) | _keys(set or [])
+
+    from mqueue.assembly.server import serve as run
+    from mqueue.config import load
+
+    raise typer.Exit(run(load(config, os.environ, flags)))
+
+
+def worker(
+    session: Session,
+    app: Annotated[str, typer.Argument(help="Where the Worker is: module:name.", show_default=False)],
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", "-c", min=1, help="Messages at once, over all handlers.")
+    ] = None,
+) -> None:
+    """Run the handlers of a Worker until told to stop."""
+    from mqueue.client.worker.load import load_app
+
+    with _told_to_workers(session.context):
+        load_app(app).run(concurrency=concurrency)
+
+
+@contextmanager
+def _told_to_workers(context: Context) -> Iterator[None]:
+    """A worker that names no url looks into the environment: let it find there what this run was told."""
+    given = {"MQUEUE_URL": context.url, "MQUEUE_TOKEN": context.token, "MQUEUE_NAMESPACE": context.namespace}
+    before = dict(os.environ)
+    os.environ.update({name: value for name, value in given.items() if value is not None})
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _tls(given: str | None) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if given == "self-signed":
+        return {"security.tls.selfSigned": True}
+    certificate, comma, key = given.partition(",")
+    if not comma:
+        raise typer.BadParameter(f"{given!r:.80}; it takes self-signed, or CERT.pem,KEY.pem", param_hint="--tls")
+    return {"security.tls.certFile": certificate, "security.tls.keyFile": key}
+
+
+def _keys(given: list[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{text!r:.80}; it takes key=value", param_hint="--set")
+        found[name] = value
+    return found
