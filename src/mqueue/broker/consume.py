@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from mqueue.broker.deliver import leases_of
 from mqueue.broker.engine import Engine, Shut
@@ -24,6 +24,24 @@ from mqueue.model.limits import WAIT_MS_MAX
 M = TypeVar("M")
 
 LOGGER = logging.getLogger("mqueue")
+
+
+class Supply(Protocol[M]):
+    """Where a consumer gets its messages, wherever they come from: `Source` is that of an embedded broker."""
+
+    @property
+    def stopped(self) -> bool: ...
+
+    def take(self, limit: int) -> list[M]:
+        """The next messages; none only if it was stopped, or after a while."""
+
+    async def take_async(self, limit: int) -> list[M]: ...
+
+    def stop(self) -> None:
+        """Take no more; whoever waits comes back at once."""
+
+    def give_back(self) -> None:
+        """Let go of everything that is not settled."""
 
 
 class Source(Generic[M]):
@@ -82,7 +100,7 @@ class Source(Generic[M]):
         return look
 
 
-def consume(source: Source[Message], prefetch: int) -> Iterator[Message]:
+def consume(source: Supply[Message], prefetch: int) -> Iterator[Message]:
     """Messages one by one, `prefetch` of them held at a time."""
     try:
         while True:
@@ -96,7 +114,7 @@ def consume(source: Source[Message], prefetch: int) -> Iterator[Message]:
 class Subscription:
     """A handler at work in background threads."""
 
-    def __init__(self, source: Source[Message], handler: Callable[[Message], Any], concurrency: int) -> None:
+    def __init__(self, source: Supply[Message], handler: Callable[[Message], Any], concurrency: int) -> None:
         check_concurrency(concurrency)
         self._source = source
         self._handler = handler

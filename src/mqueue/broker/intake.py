@@ -42,10 +42,10 @@ def one(draft: Draft, settings: Settings, limits: Limits, now: int) -> tuple[byt
     if draft.priority is not None:
         extras["priority"] = priority(draft.priority)
     if draft.key is not None:
-        key = extras["key"] = _key(draft.key)
+        key = extras["key"] = key_bytes(draft.key)
         _check_bytes("key", len(key), limits.key_bytes_max)
     if draft.headers or content_type:
-        headers = extras["headers"] = _headers(draft.headers, content_type)
+        headers = extras["headers"] = headers_of(draft.headers, content_type)
         _check_bytes("headers", _headers_size(headers), limits.headers_bytes_max)
     due = due_at(draft.delay, draft.deliver_at, settings, now)
     if due:
@@ -102,11 +102,11 @@ def _columns(drafts: list[Draft], settings: Settings, now: int) -> Rows:
         encoded = [encode(payload) for payload in payloads]
         payloads, types = [payload for payload, _ in encoded], [kind for _, kind in encoded]
     rows = Rows(payloads)
-    rows.key = _column([draft.key for draft in drafts], _key)
+    rows.key = _column([draft.key for draft in drafts], key_bytes)
     given = [draft.headers for draft in drafts]
     if any(given) or any(types):
         kinds = types or [None] * len(drafts)
-        rows.headers = [_headers(headers, kind) for headers, kind in zip(given, kinds, strict=True)]
+        rows.headers = [headers_of(headers, kind) for headers, kind in zip(given, kinds, strict=True)]
     levels = [draft.priority for draft in drafts]
     if levels.count(None) < len(levels):
         rows.priority = _level([NORMAL if level is None else priority(level) for level in levels])
@@ -160,7 +160,7 @@ def _expires(draft: Draft, settings: Settings, due: int, now: int) -> int:
     return _in_time(max(due, now) + ttl_ms, "ttl", draft.ttl)
 
 
-def _key(key: str | bytes) -> bytes:
+def key_bytes(key: str | bytes) -> bytes:
     if isinstance(key, bytes):
         return key
     if _is_text(key):
@@ -179,7 +179,7 @@ def check_fairness_key(key: str) -> str:
     return check_name(key, "fairness key")
 
 
-def _headers(given: Mapping[str, str | bytes] | None, content_type: str | None) -> Headers | None:
+def headers_of(given: Mapping[str, str | bytes] | None, content_type: str | None) -> Headers | None:
     headers: dict[str, str | bytes] = {}
     if given is not None and not isinstance(given, Mapping):
         raise Refused(f"headers {given!r:.80}; it takes a mapping of names to values", code="bad_header")

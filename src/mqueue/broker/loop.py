@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from mqueue.broker import deliver
 from mqueue.broker.broker import Broker, Topics, never
 from mqueue.broker.commits import Deferred, committed, settled
-from mqueue.broker.consume import LOGGER, Source, check_concurrency
+from mqueue.broker.consume import LOGGER, Supply, check_concurrency
 from mqueue.broker.engine import Engine
 from mqueue.broker.envelope import AsyncEmbeddedDeadMessage, AsyncEmbeddedMessage
 from mqueue.broker.message import AsyncMessage
@@ -28,7 +28,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-async def consume_in_loop(source: Source[AsyncMessage], prefetch: int) -> AsyncIterator[AsyncMessage]:
+async def consume_in_loop(source: Supply[AsyncMessage], prefetch: int) -> AsyncIterator[AsyncMessage]:
     """Messages one by one, `prefetch` of them held at a time."""
     try:
         while True:
@@ -44,7 +44,7 @@ async def consume_in_loop(source: Source[AsyncMessage], prefetch: int) -> AsyncI
 class AsyncSubscription:
     """A handler at work in background tasks of the running loop."""
 
-    def __init__(self, source: Source[AsyncMessage], handler: Callable[[AsyncMessage], Any], concurrency: int) -> None:
+    def __init__(self, source: Supply[AsyncMessage], handler: Callable[[AsyncMessage], Any], concurrency: int) -> None:
         check_concurrency(concurrency)
         self._source = source
         self._handler = handler
