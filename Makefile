@@ -14,7 +14,7 @@ RUNS   ?= 1
 KINDS  := $(filter-out __pycache__,$(patsubst tests/%/.,%,$(wildcard tests/*/.)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system run test lint types pytest bench sim power-cut format lock clean $(KINDS)
+.PHONY: help setup setup-system run tour test lint types pytest bench sim power-cut format lock clean $(KINDS)
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
@@ -35,7 +35,10 @@ $(STAMP): requirements.lock pyproject.toml
 setup-system: ## install the Debian packages that some tests need (as root)
 	tools/setup-system.sh
 
-run: setup ## install, then start the product
+run: setup ## install, then start the server: http://127.0.0.1:8080, data in ./data; ARGS are handed on
+	$(BIN)/mqueue serve $(ARGS)
+
+tour: setup ## install, then a tour of the embedded broker: a second or two, showing the code it runs
 	$(BIN)/python -m mqueue.demo $(ARGS)
 
 test: lint types pytest ## install, then everything that must hold: lint, types, all tests
