@@ -26,7 +26,6 @@ _HEADERS: Headers = (
         "content-security-policy",
         "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
-    ("x-content-type-options", "nosniff"),
     ("referrer-policy", "no-referrer"),
 )
 

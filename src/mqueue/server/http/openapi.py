@@ -154,9 +154,10 @@ def _in_query(each: Parameter) -> Json:
 def _success(route: Route, known: dict[Any, Json]) -> Json:
     if route.gives is None and route.kind == JSON:
         return {"description": "Done."}
-    content: Json = {route.kind: {"schema": {"type": "string"}}}
+    kind = route.kind.partition(";")[0]
+    content: Json = {kind: {"schema": {"type": "string"}}}
     if route.gives is not None:
-        content = {route.kind: _content(route.gives, known)}
+        content = {kind: _content(route.gives, known)}
     if "out" in route.arrow:
         content[ARROW] = {"schema": {"type": "string", "contentMediaType": ARROW}}
     return {"description": "Done.", "content": content}

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from mqueue.model.errors import Error, NotFound
+from mqueue.model.errors import BadName, Error, NotFound
 from mqueue.server.security.principal import Verb
 
 if TYPE_CHECKING:
@@ -102,9 +102,16 @@ class Routes:
             names: dict[str, str] = {}
             for wanted, given in zip(pattern, segments, strict=True):
                 if wanted.startswith("{") and given:
-                    names[wanted[1:-1]] = unquote(given, errors="strict") if "%" in given else given
+                    names[wanted[1:-1]] = _unquoted(given) if "%" in given else given
                 elif wanted != given:
                     break
             else:
                 return methods, names
         return None, {}
+
+
+def _unquoted(segment: str) -> str:
+    try:
+        return unquote(segment, errors="strict")
+    except UnicodeDecodeError as error:
+        raise BadName(f"{segment!r:.80} in the path is not UTF-8") from error
