@@ -76,6 +76,7 @@ def test_each_proof_tells_who_is_calling(headers, certificate, subject: str, via
         (Rules(tokens=TOKENS), {"x-api-key": KEY}, None, "keys are not taken"),
         (Rules(keys=KEYS), {"authorization": f"Bearer {TOKEN}"}, None, "tokens are not taken"),
         (Rules(keys=KEYS), {}, CERTIFICATE, "no credentials"),
+        (Rules(), {}, None, "no credentials"),
     ],
 )
 def test_a_stranger_learns_one_sentence_and_the_audit_the_reason(rules, headers, certificate, why: str) -> None:
@@ -89,8 +90,8 @@ def test_a_stranger_learns_one_sentence_and_the_audit_the_reason(rules, headers,
     assert door.keeper.refusals.unauthorized == 1
 
 
-def test_without_rules_everybody_may_do_everything() -> None:
-    found = Door(Rules()).caller({"authorization": "Bearer nonsense"})
+def test_where_anybody_is_let_in_everybody_may_do_everything() -> None:
+    found = Door(Rules(anybody=True)).caller({"authorization": "Bearer nonsense"})
     assert found is ANYBODY
     assert found.allows("manage", "*")
 
@@ -106,7 +107,7 @@ def test_new_rules_count_from_the_next_call_on() -> None:
 
 
 def test_who_is_counted_cannot_be_chosen_by_a_header() -> None:
-    door = Door(Rules(rate=RateLimit(1, 2), proxies=Proxies(["10.0.0.0/8"])))
+    door = Door(Rules(rate=RateLimit(1, 2), proxies=Proxies(["10.0.0.0/8"]), anybody=True))
     for spoofed in range(2):
         headers = {"x-forwarded-for": f"198.51.100.{spoofed}"}
         door.caller(headers, peer=door.keeper.peer(headers, "192.0.2.1"))

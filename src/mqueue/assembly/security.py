@@ -6,12 +6,21 @@ Reads the files that the configuration names. Everything here can be read again 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from mqueue.config import Config, Secret, Security
+from mqueue.config import Config, Data, Secret, Security
 from mqueue.model.errors import BadSetting
-from mqueue.server.security.certificates import Pair, read_pair, self_signed
+from mqueue.server.security.certificates import (
+    CERTIFICATE_NAME,
+    KEY_NAME,
+    Pair,
+    check_pair,
+    read_pair,
+    self_signed,
+    write_pair,
+)
 from mqueue.server.security.gatekeeper import Rules
 from mqueue.server.security.keys import Keys
 from mqueue.server.security.peers import Proxies, RateLimit, check_bind
@@ -19,7 +28,10 @@ from mqueue.server.security.signing import AlgorithmName, VerifyKey, key_from_se
 from mqueue.server.security.tls import ServerTls
 from mqueue.server.security.tokens import Verifier
 
+TLS_DIR = "tls"
+"""Where a self-signed certificate lies, below the data directory."""
 _FILE_BYTES_MAX = 1 << 20
+_KEY_SET = "the key set for tokens"
 
 
 def rules_of(security: Security, keys: Keys | None, earlier: Rules | None = None) -> Rules:
@@ -30,6 +42,7 @@ def rules_of(security: Security, keys: Keys | None, earlier: Rules | None = None
         clients=security.tls.clients,
         proxies=Proxies(security.trusted_proxies),
         rate=_rate_of(security, earlier),
+        anybody=not security.auth and not security.tls.clients,
     )
 
 
@@ -45,13 +58,13 @@ def verifier_of(security: Security) -> Verifier:
     )
 
 
-def tls_of(security: Security, now: int) -> ServerTls | None:
+def tls_of(config: Config, now: int) -> ServerTls | None:
     """None: the line is not encrypted."""
-    tls = security.tls
+    tls = config.security.tls
     if not tls.on:
         return None
     client_ca = None if tls.client_ca_file is None else _read(tls.client_ca_file, "the authority of clients")
-    return ServerTls(pair_of(security) or self_signed(now), now, client_ca)
+    return ServerTls(pair_of(config.security) or _own_pair(config.data, now), now, client_ca)
 
 
 def pair_of(security: Security) -> Pair | None:
@@ -76,13 +89,31 @@ def secrets_of(config: Config) -> list[str]:
     return [secret.reveal() for secret in found if secret is not None]
 
 
+def material_of(security: Security) -> tuple[Pair | None, bytes]:
+    """What lies in the files that the configuration names, to see whether it is another by now."""
+    jwks = security.jwt.jwks_file
+    return pair_of(security), b"" if jwks is None else _read(jwks, _KEY_SET)
+
+
+def _own_pair(data: Data, now: int) -> Pair:
+    """Self-signed. Kept beside the data, so that whoever was told to trust it need not be told at every start."""
+    if data.memory:
+        return self_signed(now)
+    place = Path(data.dir) / TLS_DIR
+    with suppress(BadSetting):  # it is not there, or it is not its time any more
+        return check_pair(read_pair(place / CERTIFICATE_NAME, place / KEY_NAME), now)
+    pair = self_signed(now)
+    write_pair(pair, place)
+    return pair
+
+
 def _verify_keys(security: Security) -> Iterator[VerifyKey]:
     jwt = security.jwt
     for secret in (jwt.secret, jwt.previous_secret):
         if secret is not None:
             yield key_from_secret(_bytes(secret))
     if jwt.jwks_file is not None:
-        yield from keys_from_jwks(_read(jwt.jwks_file, "the key set for tokens"))
+        yield from keys_from_jwks(_read(jwt.jwks_file, _KEY_SET))
 
 
 def _rate_of(security: Security, earlier: Rules | None) -> RateLimit | None:

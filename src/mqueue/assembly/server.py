@@ -1,54 +1,155 @@
-"""A server from its configuration: broker, door, routes and listener, put together, started and stopped."""
+"""A server from its configuration: broker, door, routes and listener, put together, started, changed and stopped."""
 
 from __future__ import annotations
 
-import logging
+import os
+from importlib.metadata import version
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
+from mqueue.assembly.administration import administrator_of
+from mqueue.assembly.security import check_address, material_of, pair_of, rules_of, tls_of
+from mqueue.broker import backstage
 from mqueue.broker.aio import AsyncBroker
+from mqueue.broker.loop import LoopBroker
+from mqueue.broker.twin import behind
 from mqueue.config import Address, Config
 from mqueue.model.clock import Clock, SystemClock
+from mqueue.model.errors import Unavailable
 from mqueue.model.settings import describe
+from mqueue.server.administration import Administrator
 from mqueue.server.http.app import App
 from mqueue.server.http.listen import Listener
-from mqueue.server.http.routes import Routes
+from mqueue.server.http.routes import Route, Routes
 from mqueue.server.http.service import Bounds, Service
 from mqueue.server.http.tables import TABLE
+from mqueue.server.http.watching import Watch
+from mqueue.server.logs import write_audit
+from mqueue.server.metrics.page import Page, Vitals
+from mqueue.server.metrics.requests import Requests
 from mqueue.server.security.audit import Audit
-from mqueue.server.security.gatekeeper import Gatekeeper, Rules
-
-AUDIT = logging.getLogger("mqueue.audit")
+from mqueue.server.security.gatekeeper import Gatekeeper
+from mqueue.server.security.tls import ServerTls
 
 
 class Serving:
-    """A server that runs in the loop it is started in."""
+    """A server that runs in the loop it is started in. `config` is what holds at present."""
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
-        self._config = config
+        self.config = config
         self._clock = clock or SystemClock()
+        self._door = Gatekeeper(rules_of(config.security, None), Audit(write_audit))
+        self._material = material_of(config.security)
+        self._tls: ServerTls | None = None
+        self._administrator: Administrator | None = None
         self._broker: AsyncBroker | None = None
         self._listener: Listener | None = None
 
     async def start(self) -> Address:
         """Where it listens, with the port that it got."""
-        config = self._config
-        self._broker = _broker(config, self._clock)
+        check_address(self.config)
+        self._broker = _broker(self.config, self._clock)
         try:
-            service = Service(self._broker, Gatekeeper(Rules(), Audit(AUDIT.info)), self._clock, _bounds(config))
-            app = App(service, Routes(TABLE))
-            self._listener = await Listener.open(app, config.server.http.host, config.server.http.port)
+            self._tls = tls_of(self.config, self._clock.now())
+            self._listener = await self._listen(self._broker)
         except BaseException:
             await self._broker.close()
             raise
-        return Address(config.server.http.host, self._listener.port)
+        return Address(self.config.server.http.host, self._listener.port)
 
     async def stop(self) -> None:
-        """Take nothing more, finish what is under way, and close the broker."""
+        """Take nothing more, finish what is under way, and close the broker. Whoever holds a lease keeps it."""
         if self._listener is not None:
             await self._listener.close()
         if self._broker is not None:
-            await self._broker.close()
+            await self._behind.close_keeping_leases()
+
+    @property
+    def poison(self) -> str:
+        """Why only a new start can help; empty while all is well."""
+        return backstage.trouble(self._behind) if backstage.is_poisoned(self._behind) else ""
+
+    def reload(self, config: Config) -> list[str]:
+        """Take over what can be changed while it runs: what tokens are signed with, certificates, clients, proxies, the
+        rate limit, quotas. Names the parts that differ and wait for a start. Raises BadSetting; then all is as it was.
+        """
+        assert self._administrator is not None
+        taken = _merged(self.config, config)
+        material = material_of(taken.security)
+        if taken.security != self.config.security or material != self._material:
+            rules = rules_of(taken.security, self._door.rules.keys, self._door.rules)
+            pair = pair_of(taken.security)
+            if self._tls is not None and pair is not None:
+                self._tls.reload(pair, self._clock.now())
+            self._door.rules = rules
+        self._administrator.configure(taken.quotas.namespaces, taken.quotas.default)
+        self.config, self._material = taken, material
+        return [name for name in Config.__struct_fields__ if getattr(taken, name) != getattr(config, name)]
+
+    @property
+    def _behind(self) -> LoopBroker:
+        found: LoopBroker = behind(self._broker)
+        return found
+
+    async def _listen(self, broker: AsyncBroker) -> Listener:
+        config = self.config
+        table = _table(config)
+        requests = Requests((route.method, route.path) for route in table)
+        service = Service(broker, self._door, self._clock, _bounds(config))
+        service.administration = self._administrator = administrator_of(config, self._behind, self._clock, self._door)
+        listener = await _open(App(service, Routes(table), Watch(requests)), config.server.http, self._tls)
+        if config.metrics.enabled:
+            service.page = self._page(requests, listener)
+            backstage.measure(self._behind, service.page.commits)
+        return listener
+
+    def _page(self, requests: Requests, listener: Listener) -> Page:
+        config = self.config
+        vitals = Vitals(
+            version("mqueue"),
+            config.data.node or os.uname().nodename,
+            self._clock.now(),
+            lambda: len(listener.connections),
+            self._door.refusals,
+        )
+        return Page(self._behind, self._clock, requests, vitals, config.metrics.topics_max, config.metrics.interval_ms)
+
+
+async def _open(app: App, address: Address, tls: ServerTls | None) -> Listener:
+    try:
+        return await Listener.open(app, address.host, address.port, None if tls is None else tls.context)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise Unavailable(f"{address} cannot be listened on: {why}", code="cannot_listen") from error
+
+
+def _merged(old: Config, new: Config) -> Config:
+    """The new configuration, as far as it can be taken over."""
+    security, fresh = old.security, new.security
+    tls = security.tls
+    if tls.cert_file is not None and fresh.tls.cert_file is not None:
+        tls = replace(tls, cert_file=fresh.tls.cert_file, key_file=fresh.tls.key_file)
+    if tls.clients and fresh.tls.clients:  # without any, others would be let in than before
+        tls = replace(tls, clients=fresh.tls.clients)
+    return replace(
+        old,
+        quotas=new.quotas,
+        logging=replace(old.logging, level=new.logging.level),
+        security=replace(
+            security,
+            jwt=fresh.jwt,
+            tls=tls,
+            trusted_proxies=fresh.trusted_proxies,
+            rate_limit=fresh.rate_limit,
+        ),
+    )
+
+
+def _table(config: Config) -> tuple[Route, ...]:
+    """All routes; that of the metrics without a lock where the configuration says so."""
+    if not config.metrics.public:
+        return TABLE
+    return tuple(replace(route, place="open") if route.path == "/metrics" else route for route in TABLE)
 
 
 def _broker(config: Config, clock: Clock) -> AsyncBroker:
@@ -56,7 +157,6 @@ def _broker(config: Config, clock: Clock) -> AsyncBroker:
     return AsyncBroker(
         None if data.memory else data.dir,
         clock=clock,
-        quotas=config.quotas.namespaces,
         limits=config.limits,
         storage=None if data.memory else data.storage,
         **describe(config.topic),

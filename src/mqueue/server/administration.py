@@ -44,7 +44,7 @@ class Administrator:
         clock: Clock,
         entropy: Callable[[int], bytes],
         on_keys: Callable[[Keys], None],
-        on_quotas: Callable[[Mapping[str, int]], None],
+        on_quotas: Callable[[Mapping[str, int], int | None], None],
         *,
         keys: Keys | None = None,
         key_file: KeyKeeper | None = None,
@@ -58,14 +58,15 @@ class Administrator:
         self._set = dict(quotas or {})
         """Quotas that were set while it ran."""
         self._told: Mapping[str, int] = {}
-        """Quotas that the configuration tells of."""
+        self._default: int | None = None
+        """Quotas that the configuration tells of, and that of all others."""
         self._quota_file = quota_file
         self._turn = asyncio.Lock()
 
-    def configure(self, quotas: Mapping[str, int]) -> None:
+    def configure(self, quotas: Mapping[str, int], default: int | None) -> None:
         """What the configuration says. What was set while the server ran stands above it."""
-        self._told = dict(quotas)
-        self._on_quotas(self._effective(self._set))
+        self._told, self._default = dict(quotas), default
+        self._on_quotas(self._effective(self._set), default)
 
     async def quotas(self) -> Mapping[str, int]:
         return self._effective(self._set)
@@ -85,7 +86,7 @@ class Administrator:
             if quota_file is not None:
                 await _write(lambda: quota_file.save(changed))
             self._set = changed
-            self._on_quotas(self._effective(changed))
+            self._on_quotas(self._effective(changed), self._default)
 
     async def keys(self) -> Sequence[KeyRecord]:
         return () if self._keys is None else self._keys.records

@@ -38,10 +38,13 @@ def serve(
     flags: dict[str, Any] = {"data-dir": data_dir, "memory": memory, "http": http, "grpc": grpc, "amqp": amqp}
     flags |= _tls(tls) | _keys(set or [])
 
-    from mqueue.assembly.server import serve as run
-    from mqueue.config import load
+    from mqueue.assembly.serve import serve as run
+    from mqueue.config import Config, load
 
-    raise typer.Exit(run(load(config, os.environ, flags)))
+    def read() -> Config:
+        return load(config, os.environ, flags)
+
+    raise typer.Exit(run(read(), read))
 
 
 def worker(

@@ -8,14 +8,18 @@ from __future__ import annotations
 import logging
 import re
 from itertools import count
+from time import perf_counter
 from typing import Any
 
+from mqueue.server.http.answer import Answer, Streamed
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Route
 from mqueue.server.metrics.requests import Requests
 
 ACCESS = logging.getLogger("mqueue.access")
 
+LEFT = 499
+"""Stands for the status where the caller left before there was one."""
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
@@ -25,8 +29,23 @@ class Watch:
         self.requests = requests
         self._numbers = count(1)
 
-    def answered(self, call: Call, route: Route, status: int, seconds: float, sent: int) -> None:
-        """A request that had a route was answered with so many bytes."""
+    def begin(self) -> float:
+        """A request is about to be handled; the answer is for `end`."""
+        self.requests.in_flight += 1
+        return perf_counter()
+
+    def end(self, call: Call, route: Route, answer: Answer | Streamed | None, begun: float) -> None:
+        """It has an answer; None: the caller left before."""
+        self.requests.in_flight -= 1
+        status = LEFT if answer is None else answer.status
+        sent = len(answer.body) if isinstance(answer, Answer) else 0
+        self._answered(call, route, status, perf_counter() - begun, sent)
+
+    def turned_away(self, status: int) -> None:
+        """A request that found no route, or was not let in."""
+        self.requests.unrouted.add(status, 0.0, 0, 0)
+
+    def _answered(self, call: Call, route: Route, status: int, seconds: float, sent: int) -> None:
         self.requests.of(route.method, route.path).add(status, seconds, len(call.body), sent)
         if route.verb == "manage" and route.method != "GET" and status < 400:
             call.service.door.changed(
@@ -41,10 +60,6 @@ class Watch:
         if ACCESS.isEnabledFor(level):
             fields = self._fields(call, route, status, seconds)
             ACCESS.log(level, "%s %s: %s", call.method, route.path, status, extra=fields)
-
-    def turned_away(self, status: int) -> None:
-        """A request that found no route, or was not let in."""
-        self.requests.unrouted.add(status, 0.0, 0, 0)
 
     def _fields(self, call: Call, route: Route, status: int, seconds: float) -> dict[str, Any]:
         """Paths hold names only, and queries what callers put there: so the route is shown, and no query."""

@@ -29,7 +29,7 @@ REFUSALS_BURST = 200
 
 
 class Rules(Struct, frozen=True):
-    """What is taken as a proof. Without any of them everybody is let in, and may do everything."""
+    """What is taken as a proof. Where none is, nobody is let in, unless `anybody` is, who may do everything then."""
 
     tokens: Verifier | None = None
     keys: Keys | None = None
@@ -37,10 +37,7 @@ class Rules(Struct, frozen=True):
     """Grants by the subject of a client's certificate."""
     proxies: Proxies = Proxies()
     rate: RateLimit | None = None
-
-    @property
-    def open(self) -> bool:
-        return self.tokens is None and self.keys is None and not self.clients
+    anybody: bool = False
 
 
 class Refusals(Struct):
@@ -82,7 +79,7 @@ class Gatekeeper:
         rules = self._rules
         if rules.rate is not None:
             self._admit(rules.rate, peer, now)
-        if rules.open:
+        if rules.anybody:
             return ANYBODY
         try:
             return self._proven(rules, headers, certificate, now)
