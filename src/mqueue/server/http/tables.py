@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqueue.server.http import docs, seeds
+from mqueue.server.http import docs, operations, seeds
 from mqueue.server.http.routes import Route
 from mqueue.server.http.v1 import admin, cursor, groups, manage, publish, push, schedule
 
@@ -15,6 +15,7 @@ _CALLS: tuple[Route, ...] = (
     *admin.ROUTES,
     *push.ROUTES,
     *seeds.ROUTES,
+    *operations.ROUTES,
 )
 
 TABLE = (*_CALLS, *docs.routes(_CALLS))
