@@ -35,6 +35,8 @@ def snapshot(state: State, now: int) -> Snapshot:
     return {
         "topics": {topic.id: _topic(topic, now) for topic in state.topics.values()},
         "names": {key: topic.id for key, topic in state.names.items()},
+        "staged": {space: {id: topic.id for id, topic in staged.items()} for space, staged in state.staged.items()},
+        "ledgers": {space: topic.id for space, topic in state.ledgers.items()},
         "leases": {token: _lease(lease) for token, lease in state.leases.items()},
         "recent": _recent(state.recent),
         "follows": {event.call: event for event in state.follows.events()},
@@ -61,6 +63,10 @@ def _topic(topic: Topic, now: int) -> Snapshot:
         "partitions": {partition.number: _partition(partition) for partition in topic.partitions},
         "groups": {name: _group(group) for name, group in topic.groups.items()},
         "claims": {key: claim for key in keys if (claim := topic.dedup.find(key, topic.settings, now))},
+        "pins": topic.pins,
+        "parts": list(topic.staging.parts.values()) if topic.staging else [],
+        "moved": topic.staging.moved if topic.staging else 0,
+        "concluded": list(topic.ledger.lines.values()) if topic.ledger else [],
     }
 
 
