@@ -71,7 +71,8 @@ class RunningServer:
 
     async def _serve(self) -> None:
         serving = Serving(self._config, self._clock)
-        self.url = f"http://{await serving.start()}"
+        scheme = "https" if self._config.security.tls.on else "http"
+        self.url = f"{scheme}://{await serving.start()}"
         told = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(told.set)
