@@ -57,7 +57,14 @@ class Settings(Struct, frozen=True):
 
 def parse(values: Mapping[str, Any], base: Settings | None = None) -> Settings:
     """The settings `base` with what `values` names changed, from the words users type."""
-    settings = base or Settings()
+    merged = replace(base or Settings(), **check_values(values))
+    if merged.backoff_max_ms < merged.backoff_ms:
+        raise BadSetting(f"backoff_max ({merged.backoff_max_ms} ms) is below backoff ({merged.backoff_ms} ms)")
+    return merged
+
+
+def check_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that `values` names, each checked for itself, whatever the others are."""
     changes: dict[str, Any] = {}
     for name, value in values.items():
         if name not in _PARSERS:
@@ -73,10 +80,7 @@ def parse(values: Mapping[str, Any], base: Settings | None = None) -> Settings:
         named = isinstance(changes["dlq"], str)
         changes["dlq_topic"] = changes["dlq"] if named else None
         changes["dlq"] = named or changes["dlq"]
-    merged = replace(settings, **changes)
-    if merged.backoff_max_ms < merged.backoff_ms:
-        raise BadSetting(f"backoff_max ({merged.backoff_max_ms} ms) is below backoff ({merged.backoff_ms} ms)")
-    return merged
+    return changes
 
 
 def describe(settings: Settings) -> dict[str, Any]:
