@@ -20,10 +20,11 @@ from typing import NamedTuple
 
 from mqueue.model.errors import BadFrame
 
+_MARK = 0xFFFFFFFF
 _V5 = 4
 _RECORD_BATCH = 3
 _NODE_BYTES = 16
-_I16, _U16, _I32, _U32, _I64 = (struct.Struct(f"<{code}") for code in "hHiIq")
+_U8, _I16, _U16, _I32, _U32, _I64 = (struct.Struct(f"<{code}") for code in "BhHiIq")
 
 
 class Declared(NamedTuple):
@@ -38,6 +39,22 @@ class Declared(NamedTuple):
     buffers_length: int
 
 
+def extent(data: memoryview) -> tuple[int, int]:
+    """What kind of message begins here, and how many bytes it has with its buffers. All of them are there."""
+    try:
+        mark, length = struct.unpack_from("<Ii", data, 0)
+        if mark != _MARK or length <= 0 or length % 8 or 8 + length > len(data):
+            raise BadFrame(f"a message begins with {mark:#x} and says {length} of {len(data)} bytes are metadata")
+        metadata = data[8 : 8 + length]
+        top = _Table(metadata, _pointed(metadata, 0))
+        kind, buffers_length = top.number(1, _U8), top.number(3, _I64)
+    except struct.error as error:
+        raise BadFrame(f"the metadata of a message ends early or points outside: {error}") from error
+    if not 0 <= buffers_length <= len(data) - 8 - length:
+        raise BadFrame(f"a message declares {buffers_length} bytes and {len(data) - 8 - length} follow")
+    return kind, 8 + length + buffers_length
+
+
 def declared(message: bytes | memoryview) -> Declared:
     """Read the metadata; refuse what is no plain record batch, or does not stay inside the message."""
     try:
@@ -48,11 +65,11 @@ def declared(message: bytes | memoryview) -> Declared:
 
 def _read(message: bytes | memoryview) -> Declared:
     mark, length = struct.unpack_from("<Ii", message, 0)
-    if mark != 0xFFFFFFFF or length <= 0 or length % 8 or 8 + length > len(message):
+    if mark != _MARK or length <= 0 or length % 8 or 8 + length > len(message):
         raise BadFrame(f"the body begins with {mark:#x} and says {length} of {len(message)} bytes are metadata")
     data = memoryview(message)[8 : 8 + length]
     top = _Table(data, _pointed(data, 0))
-    version, kind = top.number(0, _I16), top.number(1, struct.Struct("<B"))
+    version, kind = top.number(0, _I16), top.number(1, _U8)
     if version != _V5 or kind != _RECORD_BATCH:
         raise BadFrame(f"the body is of version {version} and kind {kind}; it takes {_V5} and {_RECORD_BATCH}")
     if top.place(4):
