@@ -44,6 +44,7 @@ class BrokerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         snapshot = self.snapshot
+        yield GaugeMetricFamily("mqueue_ready", "1 while messages are taken.", int(snapshot.ready))
         yield GaugeMetricFamily("mqueue_topics", "Topics there are.", snapshot.topics)
         yield GaugeMetricFamily("mqueue_leases", "Leases that are held.", snapshot.leases)
         yield CounterMetricFamily(

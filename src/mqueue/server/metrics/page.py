@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mqueue.broker.broker import Broker
 from mqueue.model.clock import Clock
+from mqueue.model.errors import Unavailable
 from mqueue.server.metrics.broker import BrokerCollector
 from mqueue.server.metrics.commits import CommitGauge
 from mqueue.server.metrics.requests import Requests
@@ -54,10 +56,10 @@ class Page:
         self._numbers = BrokerCollector()
         self._taken_at: int | None = None
         self._turn = asyncio.Lock()
-        for collector in (vitals, requests, self._numbers):
+        self.commits = CommitGauge()
+        for collector in (vitals, requests, self._numbers, self.commits):
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)
-        self.commits = CommitGauge(self.registry)
 
     async def text(self) -> bytes:
         async with self._turn:
@@ -67,5 +69,8 @@ class Page:
     async def _refresh(self) -> None:
         now = self._clock.now()
         if self._taken_at is None or now - self._taken_at >= self._interval_ms:
-            self._numbers.snapshot = await take(self._broker, self._topics_max)
+            try:
+                self._numbers.snapshot = await take(self._broker, self._topics_max)
+            except Unavailable:  # the disk failed: what was known last is told, and that nothing is taken any more
+                self._numbers.snapshot = replace(self._numbers.snapshot, ready=False)
             self._taken_at = now

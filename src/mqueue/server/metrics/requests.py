@@ -5,11 +5,12 @@ Counted by the event loop alone, so there are no locks. Does not know what a req
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from mqueue.server.metrics.spread import Spread
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the histogram. A receive that waits is long without anything being slow."""
@@ -17,21 +18,19 @@ _LABELS = ("method", "route")
 
 
 class Tally:
-    __slots__ = ("answers", "buckets", "received", "seconds", "sent")
+    __slots__ = ("answers", "received", "seconds", "sent")
 
     def __init__(self) -> None:
         self.answers: dict[int, int] = {}
         """How many, by status."""
-        self.buckets = [0] * (len(SECONDS) + 1)
-        self.seconds = 0.0
+        self.seconds = Spread(SECONDS)
         self.received = self.sent = 0
 
     def add(self, status: int, seconds: float, received: int, sent: int) -> None:
         """One request was answered."""
         answers = self.answers
         answers[status] = answers.get(status, 0) + 1
-        self.buckets[bisect_left(SECONDS, seconds)] += 1
-        self.seconds += seconds
+        self.seconds.add(seconds)
         self.received += received
         self.sent += sent
 
@@ -57,17 +56,8 @@ class Requests(Collector):
             if tally.answers:
                 for status, count in tuple(tally.answers.items()):  # the loop counts on meanwhile
                     answers.add_metric((*names, str(status)), count)
-                seconds.add_metric(names, _cumulative(tally.buckets), tally.seconds)
+                seconds.add_metric(names, tally.seconds.cumulative(), tally.seconds.total)
                 received.add_metric(names, tally.received)
                 sent.add_metric(names, tally.sent)
         yield from (answers, seconds, received, sent)
         yield GaugeMetricFamily("mqueue_http_requests_in_flight", "Requests under way.", self.in_flight)
-
-
-def _cumulative(buckets: list[int]) -> list[tuple[str, float]]:
-    found: list[tuple[str, float]] = []
-    total = 0
-    for bound, count in zip((*SECONDS, float("inf")), buckets, strict=True):
-        total += count
-        found.append(("+Inf" if bound == float("inf") else str(bound), total))
-    return found

@@ -83,6 +83,8 @@ class Snapshot(Struct, frozen=True):
     leases: int
     quota_refused: int
     disk: DiskNumbers | None
+    ready: bool = True
+    """Whether messages are taken."""
 
 
 async def take(broker: Broker, topics_max: int) -> Snapshot:
@@ -107,6 +109,7 @@ async def take(broker: Broker, topics_max: int) -> Snapshot:
         backstage.leases(broker),
         backstage.quota_refusals(broker),
         backstage.disk_numbers(broker),
+        not backstage.trouble(broker),
     )
 
 
