@@ -20,6 +20,8 @@ LOGGER = logging.getLogger("mqueue.worker")
 
 RENEWALS = 3
 """How often a lease is renewed within its visibility: two renewals may fail before it is lost."""
+RENEWED_AT_ONCE = 64
+"""Messages in one call. A queue elsewhere may need a round trip for each of them, and all must be done in time."""
 
 
 class Job(Struct, eq=False):
@@ -74,8 +76,9 @@ class Jobs:
 
     async def renew(self, now: int) -> int | None:
         due = [job for job in self.at_hand if job.renew_at <= now and _wanted(job)]
-        if due:
-            await self._extend(due)
+        await asyncio.gather(
+            *(self._extend(due[at : at + RENEWED_AT_ONCE]) for at in range(0, len(due), RENEWED_AT_ONCE))
+        )
         return min((job.renew_at for job in self.at_hand if _wanted(job)), default=None)
 
     async def time_out(self, now: int) -> int | None:
