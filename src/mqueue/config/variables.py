@@ -25,7 +25,17 @@ FLAGS = {
 }
 
 # What programs that talk to a server read, not the server.
-_CLIENTS = frozenset({CONFIG_VARIABLE, "MQUEUE_URL", "MQUEUE_TOKEN", "MQUEUE_NAMESPACE"})
+_CLIENTS = frozenset(
+    {
+        CONFIG_VARIABLE,
+        "MQUEUE_URL",
+        "MQUEUE_TOKEN",
+        "MQUEUE_TOKEN_FILE",
+        "MQUEUE_NAMESPACE",
+        "MQUEUE_CONTEXT",
+        "MQUEUE_CA_FILE",
+    }
+)
 # Kubernetes tells every container of a service named mqueue where that is, in variables that begin like ours.
 _SERVICE_LINK = re.compile(
     r".+_SERVICE_(HOST|PORT(_.+)?)=.*|.+_PORT=[a-z]+://.*|.+_PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?=.*"

@@ -107,7 +107,7 @@ def _publish_all(
             raise
     if session.printer.for_people:
         noted = f", {duplicates} of them duplicates" if duplicates else ""
-        print(f"published {published} messages to {topic}{noted}")
+        print(f"published {published} message{'s' * (published != 1)} to {topic}{noted}")
 
 
 def _read(stream: BinaryIO, input: Input, batch: int, wishes: Wishes) -> Iterator[list[Any]]:
