@@ -278,5 +278,6 @@ def test_a_path_that_leads_nowhere_is_said_so(ask: Asking, path: str) -> None:
 
 
 def test_a_method_that_is_not_for_a_path_names_those_that_are(ask: Asking) -> None:
-    answer = ask("PUT", "/v1/topics")
+    answer = ask("POST", "/v1/topics/orders")
     assert (answer.status, answer.error) == (405, "method_not_allowed")
+    assert answer.headers["allow"] == "DELETE, GET, PATCH, PUT"

@@ -16,6 +16,7 @@ from mqueue.broker.explain import find
 from mqueue.broker.loop import LoopBroker
 from mqueue.broker.numbers import GroupStats, group_stats, metrics
 from mqueue.model.errors import NotFound
+from mqueue.model.limits import Limits
 from mqueue.model.names import LEDGER, check_name
 
 T = TypeVar("T")
@@ -28,6 +29,11 @@ class PartitionSpan(Struct, frozen=True):
     start: int
     end: int
     messages: int
+
+
+def limits_of(broker: LoopBroker) -> Limits:
+    """What a call may carry."""
+    return broker._engine.store.limits
 
 
 async def partitions(broker: LoopBroker, topic: str) -> list[PartitionSpan]:

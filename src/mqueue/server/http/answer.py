@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from mqueue.model.errors import Error, LeaseLost
+from mqueue.server.http.routes import MethodNotAllowed
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -54,6 +55,8 @@ def error_answer(error: Error) -> Answer:
     headers: Headers = ()
     if error.retry_after is not None:
         headers = (("retry-after", str(max(1, -int(-error.retry_after // 1)))),)
+    if isinstance(error, MethodNotAllowed):
+        headers = (*headers, ("allow", error.allowed))
     if error.status == 401:
         headers = (*headers, ("www-authenticate", 'Bearer realm="mqueue"'))
     return as_json({"error": told}, error.status, headers)

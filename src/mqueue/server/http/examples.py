@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mqueue.broker.numbers import TopicStats
-from mqueue.wire import json, json_manage
+from mqueue.wire import json, json_manage, json_seeds
 
 PATH_EXAMPLES = {
     "topic": "orders",
@@ -129,6 +129,33 @@ _EXAMPLES: dict[Any, Any] = {
         "delivered": 39,
         **_STATES,
     },
+}
+
+_NUMBER: Any = int(PATH_EXAMPLES["id"])
+_PLACE: dict[str, Any] = {"partition": 0, "offset": 7}
+_DEQUEUED = {
+    "id": _NUMBER,
+    "namespace": "default",
+    "topic": "orders",
+    "priority": 25,
+    "payload": "eyJuIjoxfQ==",
+    "deliver_after": _TIME,
+    "attempt": 1,
+    "lease": PATH_EXAMPLES["token"],
+}
+_EXAMPLES |= {
+    list[json_seeds.EnqueueIn] | json_seeds.EnqueueIn: [{"topic": "orders", "priority": 25, "payload": "eyJuIjoxfQ=="}],
+    json_seeds.EnqueueOut: {"ids": [_NUMBER]},
+    list[json_seeds.DequeuedOut]: [_DEQUEUED],
+    json_seeds.DoneIn: {"id": _NUMBER, "topic": "orders"},
+    json_seeds.DoneOut: {"status": "ok"},
+    json_seeds.ValueIn: {"key": "customer-7", "value": "eyJuIjoxfQ==", "delay": 60},
+    json_seeds.PlacedOut: {"id": PATH_EXAMPLES["id"], **_PLACE},
+    json_seeds.TextIn: {"message": "hello", "priority": 25},
+    json_seeds.NumberedOut: {"id": _NUMBER, **_PLACE},
+    json_seeds.NamesOut: {"topics": ["orders"]},
+    json_seeds.SpansOut: {"partitions": [{"partition": 0, "messages": 42, "start": 0, "end": 42}]},
+    json_seeds.TextsOut: {"messages": [{"id": _NUMBER, **_PLACE, "priority": 25, "message": "hello"}]},
 }
 
 

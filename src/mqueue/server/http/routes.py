@@ -26,8 +26,14 @@ Handler = Callable[["Call"], Awaitable["Answer | Streamed"]]
 
 
 class MethodNotAllowed(Error):
+    """`allowed`: the methods that are for this path, as the header `Allow` has them."""
+
     code = "method_not_allowed"
     status = 405
+
+    def __init__(self, message: str, allowed: str) -> None:
+        super().__init__(message)
+        self.allowed = allowed
 
 
 class Parameter(Struct, frozen=True):
@@ -81,7 +87,7 @@ class Routes:
         route = methods.get("GET" if method == "HEAD" else method)
         if route is None:
             allowed = ", ".join(sorted(methods))
-            raise MethodNotAllowed(f"{method!r:.20} is not for {path!r:.200}; it takes {allowed}")
+            raise MethodNotAllowed(f"{method!r:.20} is not for {path!r:.200}; it takes {allowed}", allowed)
         return route, names
 
     def _methods(self, path: str) -> dict[str, Route]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqueue.server.http import docs, operations, seeds
 from mqueue.server.http.routes import Route
-from mqueue.server.http.v1 import admin, cursor, groups, manage, publish, push, schedule
+from mqueue.server.http.v1 import admin, cursor, groups, manage, pipeline, publish, push, schedule
 
 _CALLS: tuple[Route, ...] = (
     *publish.ROUTES,
@@ -12,6 +12,7 @@ _CALLS: tuple[Route, ...] = (
     *groups.ROUTES,
     *schedule.ROUTES,
     *cursor.ROUTES,
+    *pipeline.ROUTES,
     *admin.ROUTES,
     *push.ROUTES,
     *seeds.ROUTES,
