@@ -46,11 +46,12 @@ if TYPE_CHECKING:
     from mqueue.broker.broker import Broker
     from mqueue.broker.consume import Subscription
     from mqueue.broker.cursors import Cursor
-    from mqueue.broker.dlq import Dlq, Redrive
+    from mqueue.broker.dlq import Dlq
     from mqueue.broker.explain import Explanation, Trace, TraceEvent
     from mqueue.broker.loop import AsyncSubscription
     from mqueue.broker.message import AsyncDeadMessage, AsyncMessage, DeadMessage, Message
     from mqueue.broker.numbers import GroupStats, TopicStats
+    from mqueue.broker.redrive import Redrive
     from mqueue.broker.settle import Settlement
     from mqueue.broker.tables import ArrowLease
     from mqueue.broker.transact import StagedPart, Transaction
@@ -134,7 +135,7 @@ _HOMES = {
     "Explanation": "broker.explain",
     "GroupStats": "broker.numbers",
     "Message": "broker.message",
-    "Redrive": "broker.dlq",
+    "Redrive": "broker.redrive",
     "Reject": "client.worker.verdict",
     "Retry": "client.worker.verdict",
     "Settlement": "broker.settle",

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from mqueue.broker.broker import Broker
 from mqueue.broker.dlq import Dlq
-from mqueue.broker.loop import LoopBroker
+from mqueue.broker.loop import LoopBroker, LoopDlq
 from mqueue.broker.tables import ArrowLease
 from mqueue.broker.twin import Twin, awaited
 
@@ -41,7 +41,7 @@ class AsyncArrowLease(Twin):
         return bool(self._sync)
 
 
-@awaited(Dlq)
+@awaited(Dlq, behind=LoopDlq)
 class AsyncDlq(Twin):
     """The dead-letter queue of a topic."""
 

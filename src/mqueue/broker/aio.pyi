@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from mqueue.broker.broker import Topics
 from mqueue.broker.cursors import Cursor
-from mqueue.broker.dlq import Redrive
 from mqueue.broker.explain import Explanation, Trace
 from mqueue.broker.loop import AsyncSubscription
 from mqueue.broker.message import AsyncDeadMessage, AsyncMessage
 from mqueue.broker.numbers import TopicStats
+from mqueue.broker.redrive import Redrive
 from mqueue.broker.replay import Position
 from mqueue.broker.settle import Settlement
 from mqueue.broker.transact import StagedPart, Transaction
@@ -48,8 +48,12 @@ class AsyncDlq:
         filter: str | Callable[[AsyncDeadMessage], bool] | None = None,
         limit: int | None = None,
         dry_run: bool = False,
+        rate: float | None = None,
     ) -> Redrive:
-        """Make what is dead now ready again, each in the group that it died in. What dies again stays dead."""
+        """Make what is dead now ready again, each in the group that it died in. What dies again stays dead.
+
+        `rate`: so many messages per second. What is interrupted goes on when it is called again.
+        """
 
 class AsyncBroker:
     """A broker inside this process, for event loops. Safe to use from many tasks and many loops."""

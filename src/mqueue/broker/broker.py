@@ -25,10 +25,10 @@ from mqueue.broker import (
 from mqueue.broker.commits import Gate
 from mqueue.broker.consume import Source, Subscription, consume
 from mqueue.broker.dlq import Dlq
-from mqueue.broker.envelope import EmbeddedDeadMessage, EmbeddedMessage
+from mqueue.broker.envelope import EmbeddedMessage
 from mqueue.broker.intake_arrow import publish_table
-from mqueue.broker.message import AnyMessage, DeadMessage, Message
-from mqueue.broker.waiting import wait_in_thread
+from mqueue.broker.message import AnyMessage, Message
+from mqueue.broker.waiting import never, wait_in_thread
 from mqueue.heart.topic import Topic
 from mqueue.log.segments.storage import Storage
 from mqueue.model.clock import Clock
@@ -51,7 +51,7 @@ class Broker:
 
     # What is different in an event loop; `loop` puts its own in these places, and `_wait`.
     _message_type: type[Message] = EmbeddedMessage
-    _dead_type: type[DeadMessage] = EmbeddedDeadMessage
+    _dlq_type: type[Dlq] = Dlq
     _subscription_type: type[Subscription] = Subscription
     _consume = staticmethod(consume)
     _commit = staticmethod(transact.commit)
@@ -367,7 +367,7 @@ class Broker:
 
     def dlq(self, topic: str) -> Dlq:
         """The dead-letter queue of a topic."""
-        return Dlq(self._engine, self._namespace, topic, self._dead_type)
+        return self._dlq_type(self._engine, self._namespace, topic)
 
     # Cursors and transactions
 
@@ -472,10 +472,6 @@ def _names(topic: Topics) -> list[str]:
     if not names:
         raise Refused("no topic is named", code="no_topic")
     return [check_name(name, "topic") for name in names]
-
-
-def never() -> bool:
-    return False
 
 
 def _all(found: list[T]) -> list[T]:

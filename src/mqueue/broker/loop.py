@@ -13,15 +13,18 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from mqueue.broker import deliver
-from mqueue.broker.broker import Broker, Topics, never
+from mqueue.broker.broker import Broker, Topics
 from mqueue.broker.commits import Deferred, committed, settled
 from mqueue.broker.consume import LOGGER, Supply, check_concurrency
+from mqueue.broker.dlq import Dlq
 from mqueue.broker.engine import Engine
 from mqueue.broker.envelope import AsyncEmbeddedDeadMessage, AsyncEmbeddedMessage
 from mqueue.broker.message import AsyncMessage
+from mqueue.broker.redrive import Redrive, Redriving
 from mqueue.broker.transact import Transaction, commit_step
-from mqueue.broker.waiting import wait_in_loop
+from mqueue.broker.waiting import never, wait_in_loop
 from mqueue.model.errors import Closed, LeaseLost
+from mqueue.model.limits import REDRIVE_STEP_MESSAGES
 from mqueue.model.times import Duration
 
 T = TypeVar("T")
@@ -121,11 +124,38 @@ async def commit_in_loop(engine: Engine, namespace: str, transaction: str) -> Tr
         await asyncio.sleep(0)
 
 
+class LoopDlq(Dlq):
+    """The dead-letter queue behind an `AsyncDlq`."""
+
+    _message_type = AsyncEmbeddedDeadMessage  # type: ignore[assignment]
+
+    async def _walk(self, redriving: Redriving) -> Redrive:  # type: ignore[override]
+        """Step by step to the end; other tasks get their turn in between."""
+        engine = self._engine
+        while await self.redrive_step(redriving):
+            pause_ms = redriving.pause_ms(engine.clock.now())
+            if pause_ms:
+                await wait_in_loop(engine, lambda now: redriving.topics, lambda now: [], pause_ms, never)
+            else:
+                await asyncio.sleep(0)
+        return redriving.done
+
+    async def redrive_step(self, redriving: Redriving, limit: int = REDRIVE_STEP_MESSAGES) -> bool:
+        """One step, durable on return; whether there may be more to do."""
+        try:
+            more = redriving.step(limit)
+        except BaseException:
+            await settled()
+            raise
+        await committed()
+        return more
+
+
 class LoopBroker(Broker):
     """The broker behind an `AsyncBroker`. What it hands out is awaited, so it is no `Broker` for users' eyes."""
 
     _message_type = AsyncEmbeddedMessage  # type: ignore[assignment]
-    _dead_type = AsyncEmbeddedDeadMessage  # type: ignore[assignment]
+    _dlq_type = LoopDlq
     _subscription_type = AsyncSubscription  # type: ignore[assignment]
     _consume = staticmethod(consume_in_loop)  # type: ignore[assignment]
     _commit = staticmethod(commit_in_loop)  # type: ignore[assignment]

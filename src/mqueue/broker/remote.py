@@ -13,14 +13,13 @@ import pyarrow as pa
 from msgspec import Struct
 
 from mqueue.broker import deliver
-from mqueue.broker.broker import never
 from mqueue.broker.commits import committed, settled
 from mqueue.broker.grip import Grip, grip_of
 from mqueue.broker.loop import LoopBroker
 from mqueue.broker.message import AsyncMessage
 from mqueue.broker.settle import Settlement, digest_of, follow
 from mqueue.broker.tables import ArrowLease
-from mqueue.broker.waiting import wait_in_loop
+from mqueue.broker.waiting import never, wait_in_loop
 from mqueue.heart.group import Lease
 from mqueue.model.errors import LeaseLost, Refused, TooLarge
 from mqueue.model.limits import RECEIVE_LIMIT_MAX, RECEIVE_TOPICS_MAX

@@ -15,6 +15,11 @@ from mqueue.heart.topic import Topic
 T = TypeVar("T")
 
 
+def never() -> bool:
+    """When a wait ends only by itself."""
+    return False
+
+
 class ThreadWaiter:
     __slots__ = ("_event",)
 

@@ -19,6 +19,9 @@ IDEMPOTENCY_KEY_LENGTH_MAX = 1024
 WAIT_MS_MAX = 60_000
 RECEIVE_LIMIT_MAX = 10_000
 RECEIVE_TOPICS_MAX = 256
+REDRIVE_STEP_MESSAGES = 1_000
+"""A redrive looks at so many of the dead at a time; others wait meanwhile."""
+REDRIVE_RATE_MAX = 1_000_000
 VISIBILITY_MS_MAX = 12 * 3600 * 1000
 TICK_MS = 10
 """The grain of delays and backoffs: what is due is due at a multiple of this, rounded up."""
