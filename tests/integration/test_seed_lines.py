@@ -34,7 +34,7 @@ Curl = Callable[..., Any]
 def _config(tls: bool, auth: bool) -> Config:
     security = Security(tls=Tls(self_signed=tls))
     if auth:
-        security = replace(security, auth=("jwt",), jwt=Jwt(secret=Secret(SECRET)))
+        security = replace(security, auth=("jwt",), jwt=Jwt(secret=Secret(SECRET), algorithms=("HS256",)))
     return Config(security=security)
 
 

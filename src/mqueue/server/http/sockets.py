@@ -38,7 +38,7 @@ def check_pushed(route: Route) -> None:
 
 async def refuse(answer: Answer, send: Send) -> None:
     """Say over HTTP why there is no conversation."""
-    headers = [(b"content-type", answer.kind.encode())]
+    headers = [(b"content-type", answer.kind.encode()), (b"connection", b"close")]
     headers += [(name.encode(), value.encode()) for name, value in answer.headers]
     await send({"type": "websocket.http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "websocket.http.response.body", "body": answer.body})
