@@ -41,6 +41,7 @@ from mqueue.model.times import Duration, Instant
 
 T = TypeVar("T")
 R = TypeVar("R")
+A = TypeVar("A", bound=AnyMessage)
 Topics = str | Sequence[str]
 
 _DESKS_SLACK = 1024
@@ -235,25 +236,25 @@ class Broker:
 
     def ack(self, messages: Sequence[Message] | Message, *, publish: Sequence[Draft] = ()) -> settle.Settlement:
         """Done, and what follows from it, in one commit."""
-        return settle.settle_many("ack", _list(messages), publish=publish)
+        return settle.settle_many("ack", list_of(messages), publish=publish)
 
     def nack(
         self, messages: Sequence[Message] | Message, delay: Duration | None = None, error: object = None
     ) -> settle.Settlement:
         """Failed: they come back after a backoff, or after `delay`; dead after the last attempt."""
-        return settle.settle_many("nack", _list(messages), wait=delay, error=error)
+        return settle.settle_many("nack", list_of(messages), wait=delay, error=error)
 
     def reject(self, messages: Sequence[Message] | Message, error: object = None) -> settle.Settlement:
         """Hopeless: dead at once."""
-        return settle.settle_many("reject", _list(messages), error=error)
+        return settle.settle_many("reject", list_of(messages), error=error)
 
     def release(self, messages: Sequence[Message] | Message) -> settle.Settlement:
         """Not now: ready again at once, the attempt is not counted."""
-        return settle.settle_many("release", _list(messages))
+        return settle.settle_many("release", list_of(messages))
 
     def extend(self, messages: Sequence[Message] | Message, visibility: Duration) -> settle.Settlement:
         """Hold them for so long, from now on."""
-        return settle.settle_many("extend", _list(messages), wait=visibility)
+        return settle.settle_many("extend", list_of(messages), wait=visibility)
 
     # Look
 
@@ -290,11 +291,11 @@ class Broker:
 
     def trace(self, id: int | Receipt | Message) -> explain.Trace:
         """The life of a message."""
-        return explain.trace(self._engine, self._namespace, _id(id))
+        return explain.trace(self._engine, self._namespace, id_of(id))
 
     def explain(self, id: int | Receipt | Message, *, group: str = "default") -> explain.Explanation:
         """Why a message is not being delivered to a group right now."""
-        return explain.explain(self._engine, self._namespace, _id(id), group)
+        return explain.explain(self._engine, self._namespace, id_of(id), group)
 
     def stats(self, topic: str) -> numbers.TopicStats:
         with self._engine.lock:
@@ -322,13 +323,13 @@ class Broker:
 
     def cancel(self, id: int | Receipt | Message) -> None:
         """End a scheduled message; Conflict if it is not scheduled any more."""
-        manage.cancel(self._engine, self._namespace, _id(id))
+        manage.cancel(self._engine, self._namespace, id_of(id))
 
     def reschedule(
         self, id: int | Receipt | Message, *, deliver_at: Instant | None = None, delay: Duration | None = None
     ) -> None:
         """Give a scheduled message another time; Conflict if it is not scheduled any more."""
-        manage.reschedule(self._engine, self._namespace, _id(id), deliver_at, delay)
+        manage.reschedule(self._engine, self._namespace, id_of(id), deliver_at, delay)
 
     # Manage
 
@@ -439,7 +440,7 @@ class Broker:
         return Source(self._engine, self._topics_of(topic), look)
 
     def _topics_of(self, topic: Topics) -> Callable[[int], list[Topic]]:
-        names = _names(topic)
+        names = names_of(topic)
         return lambda now: [self._engine.topic(self._namespace, name, now) for name in names]
 
     def _wait(
@@ -452,7 +453,7 @@ class Broker:
         self, topic: Topics, group: str, limit: int, visibility_ms: int | None, mode: str, now: int
     ) -> list[Message]:
         """Messages of one topic or of several, each topic getting its turn to be first."""
-        names = _names(topic)
+        names = names_of(topic)
         self._turn += 1
         found: list[Message] = []
         for step in range(len(names)):
@@ -466,7 +467,7 @@ class Broker:
         return found
 
 
-def _names(topic: Topics) -> list[str]:
+def names_of(topic: Topics) -> list[str]:
     """The names of one topic or of several, all of them names."""
     names: list[Any] = list(topic) if isinstance(topic, list | tuple | set | frozenset) else [topic]
     if not names:
@@ -478,11 +479,13 @@ def _all(found: list[T]) -> list[T]:
     return found
 
 
-def _list(messages: Sequence[Message] | Message) -> Sequence[Message]:
+def list_of(messages: Sequence[A] | A) -> Sequence[A]:
+    """One message will do for a list of one."""
     return [messages] if isinstance(messages, AnyMessage) else messages
 
 
-def _id(id: int | Receipt | Message) -> int:
+def id_of(id: int | Receipt | AnyMessage) -> int:
+    """The id of what stands for a message."""
     found = id if type(id) is int else getattr(id, "id", None)
     if type(found) is not int:
         raise Refused(f"{id!r:.80} is no message; it takes an id, a receipt or a message", code="bad_id")
