@@ -58,7 +58,7 @@ class Reloader:
         waits = self._serving.reload(config)
         now = self._serving.config
         if now.logging != before.logging or secrets_of(now) != secrets_of(before):
-            logs.set_up(now.logging.level, now.logging.encoding, [*secrets_of(now), *secrets_of(before)])
+            logs.change(now.logging.level, now.logging.encoding, [*secrets_of(now), *secrets_of(before)])
         return waits
 
 

@@ -84,14 +84,16 @@ def set_up(
 
 def take_down() -> None:
     root = logging.getLogger(ROOT)
-    for handler in [each for each in root.handlers if isinstance(each, LogHandler)]:
+    for handler in _ours():
         root.removeHandler(handler)
         handler.close()
     root.propagate = True
 
 
-def set_level(level: str) -> None:
-    logging.getLogger(ROOT).setLevel(LEVELS[level])
+def change(level: str, encoding: str, secrets: Iterable[str]) -> None:
+    """The same stream, told otherwise; nothing where nothing was set up."""
+    for handler in _ours():
+        set_up(level, encoding, secrets, handler.stream)
 
 
 def write_audit(line: str) -> None:
@@ -102,6 +104,10 @@ def write_audit(line: str) -> None:
 def fields_of(record: logging.LogRecord) -> Mapping[str, Any]:
     found = getattr(record, "fields", None)
     return found if isinstance(found, Mapping) else {}
+
+
+def _ours() -> list[LogHandler]:
+    return [each for each in logging.getLogger(ROOT).handlers if isinstance(each, LogHandler)]
 
 
 def _decision(line: str) -> dict[str, Any]:
