@@ -131,14 +131,13 @@ class LoopDlq(Dlq):
 
     async def _walk(self, redriving: Redriving) -> Redrive:  # type: ignore[override]
         """Step by step to the end; other tasks get their turn in between."""
-        engine = self._engine
         while await self.redrive_step(redriving):
-            pause_ms = redriving.pause_ms(engine.clock.now())
-            if pause_ms:
-                await wait_in_loop(engine, lambda now: redriving.topics, lambda now: [], pause_ms, never)
-            else:
-                await asyncio.sleep(0)
+            await self.pause(redriving)
         return redriving.done
+
+    def begin(self, filter: str | None, limit: int | None, dry_run: bool, rate: float | None) -> Redriving:
+        """A redrive for somebody who may stop it between two steps."""
+        return Redriving(self._yard, filter, limit, dry_run, rate)
 
     async def redrive_step(self, redriving: Redriving, limit: int = REDRIVE_STEP_MESSAGES) -> bool:
         """One step, durable on return; whether there may be more to do."""
@@ -149,6 +148,16 @@ class LoopDlq(Dlq):
             raise
         await committed()
         return more
+
+    async def pause(self, redriving: Redriving) -> bool:
+        """Until the next step may begin; True, as it was waited for to the end."""
+        engine = self._engine
+        pause_ms = redriving.pause_ms(engine.clock.now())
+        if pause_ms:
+            await wait_in_loop(engine, lambda now: redriving.topics, lambda now: [], pause_ms, never)
+        else:
+            await asyncio.sleep(0)
+        return True
 
 
 class LoopBroker(Broker):

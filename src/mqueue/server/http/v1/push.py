@@ -86,5 +86,6 @@ ROUTES = (
             Parameter("visibility", "text", "how long a lease lasts"),
             Parameter("ack", "text", "manual (settled by the consumer), or auto (at most once)"),
         ),
+        kind=EVENTS,
     ),
 )
