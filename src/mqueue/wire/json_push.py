@@ -35,7 +35,7 @@ class CommandOut(Struct, omit_defaults=True):
     """What came of a command: what was settled, or why not."""
 
     seq: int | None = None
-    settled: int = 0
+    settled: int | None = None
     lost: list[str] = []
     receipts: list[ReceiptOut] = []
     error: ErrorBody | None = None
