@@ -50,6 +50,15 @@ class Machine(RuleBasedStateMachine):
         self.q.publish_many(topic, drafts)
         self.shown[topic] |= {draft.payload for draft in drafts}
 
+    @rule(topic=TOPICS, retention=RULES, keyed=st.booleans())
+    def wear(self, topic: str, retention: dict[str, Any], keyed: bool) -> None:
+        """Give retention something to drop, and the time to do it."""
+        self.q.configure(topic, retention=retention)
+        self.publish(topic, 6, keyed)
+        self.work(topic, 100)
+        self.pass_time("61s")
+        self.pass_time("61s")
+
     @rule(topic=TOPICS, limit=st.integers(1, 20))
     def work(self, topic: str, limit: int) -> None:
         self.q.ack(self.q.receive(topic, limit))
