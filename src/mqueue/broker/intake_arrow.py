@@ -55,6 +55,17 @@ class Receipts(Sequence[Receipt]):
                 )
         raise IndexError(index)
 
+    def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+        """Ids, partitions and offsets, in the order of the table."""
+        ids, offsets = np.empty(self._count, np.int64), np.empty(self._count, np.int64)
+        partitions = np.empty(self._count, np.int32)
+        for frame, rows in self._placed:
+            places = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
+            ids[places] = frame.column_ids()
+            offsets[places] = np.arange(frame.base, frame.stop)
+            partitions[places] = frame.partition
+        return ids, partitions, offsets
+
 
 def publish_table(
     engine: Engine, namespace: str, name: str, table: Any, durability: str | None = None

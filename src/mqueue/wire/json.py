@@ -72,14 +72,14 @@ class MessageOut(Struct, omit_defaults=True, gc=False):
     offset: int
     published_at: str
     deliver_at: str
+    priority: int
+    attempt: int
     payload: str | None = None
     payload_base64: str | None = None
     key: str | None = None
     key_base64: str | None = None
     headers: dict[str, str] | None = None
     headers_base64: dict[str, str] | None = None
-    priority: int = 50
-    attempt: int = 0
     expires_at: str | None = None
     idempotency_key: str | None = None
     fairness_key: str | None = None
@@ -124,7 +124,7 @@ class SettleIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 class SettleOut(Struct, omit_defaults=True):
     settled: int
-    lost: list[str] = []
+    lost: list[str]
     receipts: list[ReceiptOut] = []
     durability: str | None = None
 
@@ -134,6 +134,33 @@ class MessagesOut(Struct):
 
     messages: list[MessageOut]
     next: str | None = None
+
+
+class TraceEventOut(Struct):
+    time: str
+    kind: str
+    detail: str
+
+
+class TraceOut(Struct):
+    """The life of a message. `latency_ms`: from publish to the first ack; `text`: the timeline, for people."""
+
+    id: str
+    topic: str
+    events: list[TraceEventOut]
+    attempts: int
+    latency_ms: int | None
+    text: str
+
+
+class ExplanationOut(Struct):
+    """Why a message is not being delivered now."""
+
+    code: str
+    sentence: str
+    until: str | None = None
+    by: str | None = None
+    ahead: int = 0
 
 
 class ErrorBody(Struct, omit_defaults=True):

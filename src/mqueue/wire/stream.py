@@ -55,16 +55,16 @@ def read_table(data: bytes) -> pa.Table:
     return table
 
 
-def write_stream(batches: pa.Table | Iterable[pa.RecordBatch], schema: pa.Schema | None = None) -> bytes:
-    """A stream of a table, or of batches with this schema."""
+def write_table(table: pa.Table | pa.RecordBatch) -> bytes:
+    return write_stream(table.to_batches() if isinstance(table, pa.Table) else [table], table.schema)
+
+
+def write_stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
+    """Batches of one schema, none of them compressed."""
     sink = pa.BufferOutputStream()
-    if isinstance(batches, pa.Table):
-        with pa.ipc.new_stream(sink, batches.schema) as writer:
-            writer.write_table(batches)
-    else:
-        with pa.ipc.new_stream(sink, schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
     written: bytes = sink.getvalue().to_pybytes()
     return written
 

@@ -13,6 +13,7 @@ from mqueue.broker.aio import AsyncBroker
 from mqueue.broker.loop import LoopBroker
 from mqueue.broker.twin import behind
 from mqueue.model.errors import Forbidden, Refused
+from mqueue.model.limits import Limits
 from mqueue.server.http.answer import ARROW
 from mqueue.server.security.principal import Principal, Verb
 
@@ -49,6 +50,11 @@ class Call(Struct):
         """The broker behind `broker`, for what only a server does: see `mqueue.broker.remote`."""
         found: LoopBroker = behind(self.broker)
         return found
+
+    @property
+    def limits(self) -> Limits:
+        """What one publish call may carry."""
+        return self.behind._engine.store.limits
 
     @property
     def topic(self) -> str:

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from mqueue.server.http import docs, operations, seeds
 from mqueue.server.http.routes import Route
-from mqueue.server.http.v1 import admin, cursor, groups, manage, pipeline, publish, push, schedule
+from mqueue.server.http.v1 import (
+    admin,
+    cursor,
+    dlq,
+    groups,
+    manage,
+    pipeline,
+    publish,
+    push,
+    read,
+    receive,
+    schedule,
+    settle,
+)
 
 _CALLS: tuple[Route, ...] = (
     *publish.ROUTES,
+    *receive.ROUTES,
+    *settle.ROUTES,
+    *read.ROUTES,
     *manage.ROUTES,
     *groups.ROUTES,
     *schedule.ROUTES,
+    *dlq.ROUTES,
     *cursor.ROUTES,
     *pipeline.ROUTES,
     *admin.ROUTES,

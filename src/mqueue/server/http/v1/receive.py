@@ -1,0 +1,127 @@
+"""Receive: messages under a lease, at once or as soon as there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from mqueue.broker import remote
+from mqueue.broker.deliver import wait_ms
+from mqueue.broker.loop import LoopBroker
+from mqueue.broker.shown import messages_out, stretches, table_out
+from mqueue.broker.tables import SCHEMA
+from mqueue.model.errors import Refused
+from mqueue.model.times import rfc3339
+from mqueue.server.http.answer import ARROW, Answer, Headers, as_json
+from mqueue.server.http.call import Call
+from mqueue.server.http.push import unless_over
+from mqueue.server.http.routes import Parameter, Route
+from mqueue.wire.json import LeaseOut, LeasesOut, ReceiveIn, ReceiveTopicsIn
+from mqueue.wire.stream import write_stream, write_table
+
+T = TypeVar("T")
+
+_RECEIVE = msgspec.json.Decoder(ReceiveIn)
+_RECEIVE_TOPICS = msgspec.json.Decoder(ReceiveTopicsIn)
+
+COLUMNS = Parameter("columns", "text", "`all`: with idempotency_key and fairness_key, in Arrow answers")
+
+
+async def receive(call: Call) -> Answer:
+    wanted = _wanted(call, (call.topic,), call.parsed(_RECEIVE))
+    if call.wants_arrow:
+        return await _receive_table(call, wanted)
+    handed = await _take(call, remote.receive, wanted)
+    return as_json(lease_out(handed[0]) if handed else LeaseOut(call.topic))
+
+
+async def receive_anywhere(call: Call) -> Answer:
+    """From several topics, a lease for each that has something."""
+    asked = call.parsed(_RECEIVE_TOPICS)
+    if not asked.topics:
+        raise Refused("no topic is named", code="no_topic")
+    for topic in asked.topics:
+        call.demand("receive", call.namespace, topic)
+    wanted = _wanted(call, tuple(dict.fromkeys(asked.topics)), asked)
+    handed = await _take(call, remote.receive, wanted)
+    return as_json(LeasesOut([lease_out(lease) for lease in handed or ()]))
+
+
+async def _receive_table(call: Call, wanted: remote.Wanted) -> Answer:
+    if all_columns(call):
+        found = await _take(call, remote.receive, wanted)
+        body = write_table(table_out(stretches(found[0].messages if found else ())))
+        return Answer(200, body, ARROW, _lease_headers(found[0]) if found else ())
+    handed = await _take(call, remote.receive_table, wanted)
+    if handed is None:
+        return Answer(200, write_stream((), SCHEMA), ARROW)
+    return Answer(200, write_table(handed.table), ARROW, _lease_headers(handed))
+
+
+async def _take(
+    call: Call, receive: Callable[[LoopBroker, remote.Wanted], Coroutine[Any, Any, T]], wanted: remote.Wanted
+) -> T | None:
+    """What there is, or comes within the time given; nothing more once the server stops. Who leaves gives it back."""
+    wait_ms(wanted.wait)  # what is wrong with it is said also where nobody has to wait
+    found = await receive(call.behind, replace(wanted, wait=None) if wanted.wait else wanted)
+    return found or (await unless_over(call, receive(call.behind, wanted)) if wanted.wait else None)
+
+
+def lease_out(handed: remote.Handed) -> LeaseOut:
+    return LeaseOut(
+        handed.topic,
+        handed.token or None,
+        rfc3339(handed.deadline) if handed.token else None,
+        handed.remaining_ms,
+        messages_out(handed.messages),
+    )
+
+
+def all_columns(call: Call) -> bool:
+    asked = call.query.get("columns", "")
+    if asked not in ("", "all"):
+        raise Refused(f"columns {asked!r:.80}; it takes all", code="bad_query")
+    return asked == "all"
+
+
+def _lease_headers(handed: remote.Handed | remote.HandedTable) -> Headers:
+    if not handed.token:
+        return ()
+    return (
+        ("x-mqueue-lease", handed.token),
+        ("x-mqueue-deadline", rfc3339(handed.deadline)),
+        ("x-mqueue-remaining-ms", str(handed.remaining_ms)),
+    )
+
+
+def _wanted(call: Call, topics: tuple[str, ...], asked: ReceiveIn) -> remote.Wanted:
+    return remote.Wanted(topics, asked.limit, asked.group, asked.wait, asked.visibility, asked.mode, call.consumer)
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/v1/topics/{topic}/receive",
+        receive,
+        "receive",
+        "topic",
+        "Receive messages under a lease",
+        ReceiveIn,
+        LeaseOut,
+        (COLUMNS,),
+        arrow=("out",),
+    ),
+    Route(
+        "POST",
+        "/v1/receive",
+        receive_anywhere,
+        "receive",
+        "inside",
+        "Receive messages of several topics, a lease for each",
+        ReceiveTopicsIn,
+        LeasesOut,
+    ),
+)
