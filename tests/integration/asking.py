@@ -31,8 +31,11 @@ class Asking:
         self._place = urlsplit(url).netloc
         self._headers = headers
 
-    def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answered:
-        """Bytes go as they are, anything else as JSON. Names of headers are written with `_` for `-`."""
+    def __call__(self, method: str, path: str, body: Any = None, first_bytes: bool = False, **headers: str) -> Answered:
+        """Bytes go as they are, anything else as JSON. Names of headers are written with `_` for `-`.
+
+        `first_bytes`: of an answer without an end, what comes first.
+        """
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         sent = {name.replace("_", "-"): value for name, value in {**self._headers, **headers}.items()}
         connection = http.client.HTTPConnection(self._place, timeout=DEADLINE_SECONDS)
@@ -40,7 +43,7 @@ class Asking:
             connection.request(method, path, data, sent)
             answer = connection.getresponse()
             lower = {name.lower(): value for name, value in answer.getheaders()}
-            return Answered(answer.status, lower, answer.read())
+            return Answered(answer.status, lower, answer.read1() if first_bytes else answer.read())
         finally:
             connection.close()
 
