@@ -9,8 +9,9 @@ from mqueue.cli.output import Printer
 
 if TYPE_CHECKING:
     from mqueue.broker.broker import Broker
+    from mqueue.client.sync import Client
 
-Queue: TypeAlias = "Broker"
+Queue: TypeAlias = "Broker | Client"
 """Embedded or remote: the calls are the same."""
 
 NAME = "mqueue-cli"

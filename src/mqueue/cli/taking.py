@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mqueue.cli import shapes
 from mqueue.cli.exits import complain
+from mqueue.cli.interrupts import Interrupts
 from mqueue.cli.output import Printer, cell, on_terminal, printable
 from mqueue.model.errors import LeaseLost
 
@@ -31,14 +30,17 @@ def written(printer: Printer, verbose: bool) -> Iterator[Put]:
         yield lambda m: put(shapes.message(m))
 
 
-def hand_over(queue: Queue, messages: list[Message], put: Put) -> None:
+def hand_over(queue: Queue, messages: list[Message], put: Put, heard: Interrupts) -> None:
     """Print messages and ack them. If that is cut short, ack what was printed, release the rest."""
     done = 0
     try:
-        for m in messages:
-            put(m)
-            done += 1
-        sys.stdout.flush()
+        try:
+            with heard.free():
+                for m in messages:
+                    put(m)
+                    done += 1
+        finally:
+            sys.stdout.flush()
     except BrokenPipeError:
         done = 0  # how much of the buffer was read, nobody knows: rather twice than never
         raise
@@ -57,19 +59,6 @@ def settle(call: Callable[[Any], Any], messages: list[Message], what: str) -> No
         lost = len(messages)
     if lost:
         complain(f"{lost} messages were held for longer than their lease: they are not {what}, and come again")
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """SIGTERM ends the work as Ctrl-C does, in good order."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _write_payload(m: AnyMessage) -> None:

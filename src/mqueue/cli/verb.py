@@ -79,7 +79,8 @@ class ListFirst(TyperGroup):
     """Verbs below a verb. Without one of them, `list` is meant: `mqueue dlq orders`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] != "--help"):
+        meant = not args or (args[0] not in self.commands and args[0] != "--help")
+        if meant and not ctx.resilient_parsing:  # a shell that asks what could follow is to hear of all verbs
             args = ["list", *args]
         return super().parse_args(ctx, args)
 

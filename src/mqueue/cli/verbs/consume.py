@@ -12,9 +12,11 @@ import typer
 from msgspec import Struct
 
 from mqueue.cli import exits
+from mqueue.cli.interrupts import Interrupts, interrupts
 from mqueue.cli.session import Session
-from mqueue.cli.taking import Put, ended_by_signals, hand_over, settle, written
+from mqueue.cli.taking import Put, hand_over, settle, written
 from mqueue.cli.verb import USE, Topic, verb
+from mqueue.model.times import duration_ms
 
 if TYPE_CHECKING:
     from mqueue.broker.message import AnyMessage, Message
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
 
 _BATCH = 100
 _KEPT_MAX = 10_000
-_POLL_SECONDS = 0.5
-_WAIT = "20s"
+_STEP_MS = 500
 
 
 class Wanted(Struct, frozen=True):
@@ -33,7 +34,7 @@ class Wanted(Struct, frozen=True):
     group: str | None
     limit: int | None
     follow: bool
-    wait: str | None
+    wait_ms: int
     visibility: str | None
     start: int | str | None
     stop: int | str | None
@@ -64,64 +65,80 @@ def consume(
 ) -> None:
     """Print messages and ack them; or, from an offset or a time on, read the log."""
     start, stop = _one("from", from_time, from_offset), _one("to", to_time, to_offset)
-    wanted = Wanted(topic, group, limit, follow, wait, visibility, start, stop, partition)
+    wait_ms = 0 if wait is None else duration_ms(wait, "wait")
+    wanted = Wanted(topic, group, limit, follow, wait_ms, visibility, start, stop, partition)
     _check(wanted, ack)
-    with ended_by_signals(), written(session.printer, verbose) as put:
-        count = _run(session.queue, wanted, ack, put)
+    with interrupts() as heard, written(session.printer, verbose) as put:
+        count = _run(session.queue, wanted, ack, put, heard)
     if not count:
         raise typer.Exit(exits.NOTHING)
 
 
-def _run(queue: Queue, wanted: Wanted, ack: bool, put: Put) -> int:
+def _run(queue: Queue, wanted: Wanted, ack: bool, put: Put, heard: Interrupts) -> int:
     if wanted.start is None and wanted.stop is None and wanted.partition is None:
-        return _take(queue, wanted, put) if ack else _show(queue, wanted, put)
+        return _take(queue, wanted, put, heard) if ack else _show(queue, wanted, put, heard)
     if wanted.group is not None and wanted.stop is None:
         _move(queue, wanted.topic, wanted.group, wanted.start)
-        return _take(queue, wanted, put)
-    return _replay(queue, wanted, put)
+        return _take(queue, wanted, put, heard)
+    return _replay(queue, wanted, put, heard)
 
 
-def _take(queue: Queue, wanted: Wanted, put: Put) -> int:
+def _take(queue: Queue, wanted: Wanted, put: Put, heard: Interrupts) -> int:
     """Messages of a group, printed and acked batch by batch; how many."""
     count = 0
     while wanted.limit is None or count < wanted.limit:
         room = _BATCH if wanted.limit is None else min(_BATCH, wanted.limit - count)
-        messages = _receive(queue, wanted, room, waiting=not count)
-        if messages:
-            hand_over(queue, messages, put)
-            count += len(messages)
-        elif not wanted.follow:
+        messages = _receive(queue, wanted, room, 0 if count else wanted.wait_ms, heard)
+        if not messages:
             break
+        hand_over(queue, messages, put, heard)
+        count += len(messages)
     return count
 
 
-def _show(queue: Queue, wanted: Wanted, put: Put) -> int:
+def _show(queue: Queue, wanted: Wanted, put: Put, heard: Interrupts) -> int:
     """The same, and all is given back at the end: given back at once, it would come at once."""
     room = min(wanted.limit or _BATCH, _KEPT_MAX)
     held: list[Message] = []
     try:
-        while len(held) < room and (messages := _receive(queue, wanted, room - len(held), waiting=not held)):
+        while len(held) < room:
+            messages = _receive(queue, wanted, room - len(held), 0 if held else wanted.wait_ms, heard)
+            if not messages:
+                break
             held += messages
-            for m in messages:
-                put(m)
-        sys.stdout.flush()
+            with heard.free():
+                for m in messages:
+                    put(m)
+                sys.stdout.flush()
     finally:
         settle(queue.release, held, "given back")
     return len(held)
 
 
-def _receive(queue: Queue, wanted: Wanted, room: int, *, waiting: bool) -> list[Message]:
-    wait = _WAIT if wanted.follow else wanted.wait if waiting else None
-    group = wanted.group or "default"
-    return queue.receive(wanted.topic, room, group=group, wait=wait, visibility=wanted.visibility)
+def _receive(queue: Queue, wanted: Wanted, room: int, wait_ms: int, heard: Interrupts) -> list[Message]:
+    """The next messages; while there are none, wait in short steps, between which we may be told to stop."""
+    while True:
+        heard.check()
+        step_ms = _STEP_MS if wanted.follow else min(_STEP_MS, wait_ms)
+        found = queue.receive(
+            wanted.topic,
+            room,
+            group=wanted.group or "default",
+            wait=step_ms / 1000 if step_ms else None,
+            visibility=wanted.visibility,
+        )
+        wait_ms -= step_ms
+        if found or (wait_ms <= 0 and not wanted.follow):
+            return found
 
 
-def _replay(queue: Queue, wanted: Wanted, put: Put) -> int:
+def _replay(queue: Queue, wanted: Wanted, put: Put, heard: Interrupts) -> int:
     """The log as it lies. A group that is named stands at the end of it afterwards."""
-    found = _tail(queue, wanted) if wanted.follow else _scan(queue, wanted, wanted.start, wanted.partition)
+    found = _tail(queue, wanted, heard) if wanted.follow else _scan(queue, wanted, wanted.start, wanted.partition)
     count = 0
     for m in islice(found, wanted.limit):
-        put(m)
+        with heard.free():
+            put(m)
         count += 1
     sys.stdout.flush()
     if wanted.group is not None and (wanted.limit is None or count < wanted.limit):
@@ -133,7 +150,7 @@ def _scan(queue: Queue, wanted: Wanted, start: int | str | None, partition: int 
     return queue.scan(wanted.topic, start, wanted.stop, partition=partition)
 
 
-def _tail(queue: Queue, wanted: Wanted) -> Iterator[AnyMessage]:
+def _tail(queue: Queue, wanted: Wanted, heard: Interrupts) -> Iterator[AnyMessage]:
     """Each partition from where the last look ended; new ones from the beginning."""
     ends: dict[int, int] = {}
     never = threading.Event()
@@ -143,8 +160,9 @@ def _tail(queue: Queue, wanted: Wanted) -> Iterator[AnyMessage]:
             for m in _scan(queue, wanted, ends.get(number, wanted.start), number):
                 ends[number] = m.offset + 1
                 yield m
-        sys.stdout.flush()
-        never.wait(_POLL_SECONDS)
+        with heard.free():
+            sys.stdout.flush()
+            never.wait(_STEP_MS / 1000)
 
 
 def _move(queue: Queue, topic: str, group: str, to: int | str | None) -> None:

@@ -15,6 +15,7 @@ import typer
 from mqueue.cli import lines, shapes
 from mqueue.cli.drafts import Wishes, draft_of, headers_of
 from mqueue.cli.exits import complain
+from mqueue.cli.interrupts import Interrupts, interrupts
 from mqueue.cli.output import Record
 from mqueue.cli.progress import progress
 from mqueue.cli.session import Session
@@ -81,8 +82,8 @@ def produce(
     def publish(drafts: list[Any]) -> list[Record]:
         return [shapes.receipt(r) for r in session.queue.publish_many(topic, drafts, durability=durability)]
 
-    with _opened(file) as stream:
-        _publish_all(session, topic, _read(stream, input, batch, wishes), publish)
+    with interrupts() as heard, _opened(file) as stream:
+        _publish_all(session, topic, _read(Patient(stream, heard), input, batch, wishes), publish)
 
 
 def _publish_all(
@@ -110,12 +111,24 @@ def _publish_all(
         print(f"published {published} message{'s' * (published != 1)} to {topic}{noted}")
 
 
-def _read(stream: BinaryIO, input: Input, batch: int, wishes: Wishes) -> Iterator[list[Any]]:
+class Patient:
+    """A stream that may be waited for: an interrupt strikes while it is read, and not while something is published."""
+
+    def __init__(self, stream: BinaryIO, heard: Interrupts) -> None:
+        self._stream = stream
+        self._heard = heard
+
+    def read1(self, size: int, /) -> bytes:
+        with self._heard.free():
+            return self._stream.read1(size)  # type: ignore[attr-defined, no-any-return]
+
+
+def _read(stream: Patient, input: Input, batch: int, wishes: Wishes) -> Iterator[list[Any]]:
     if input is Input.whole:
-        yield [wishes.of(lines.whole(stream))]  # type: ignore[arg-type]
+        yield [wishes.of(lines.whole(stream))]
         return
     numbers = count(1)
-    for found in lines.batches(stream, batch):  # type: ignore[arg-type]
+    for found in lines.batches(stream, batch):
         if input is Input.ndjson:
             yield [draft_of(line, next(numbers), wishes) for line in found]
         else:

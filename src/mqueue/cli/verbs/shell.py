@@ -9,7 +9,8 @@ import typer
 
 from mqueue.cli.verb import RUN, local_verb
 
-_VARIABLE = "_MQUEUE_COMPLETE"
+VARIABLE = "_MQUEUE_COMPLETE"
+"""Set by a shell that asks what could follow."""
 
 
 class Shell(StrEnum):
@@ -39,15 +40,15 @@ def version() -> None:
 _SCRIPTS = {
     Shell.bash: f"""_mqueue_completion() {{
     local IFS=$'\\n'
-    COMPREPLY=($(COMP_WORDS="${{COMP_WORDS[*]}}" COMP_CWORD=$COMP_CWORD {_VARIABLE}=complete_bash mqueue))
+    COMPREPLY=($(COMP_WORDS="${{COMP_WORDS[*]}}" COMP_CWORD=$COMP_CWORD {VARIABLE}=complete_bash mqueue))
 }}
 complete -o default -F _mqueue_completion mqueue""",
     Shell.zsh: f"""_mqueue_completion() {{
-    eval "$(_TYPER_COMPLETE_ARGS="${{words[1,$CURRENT]}}" {_VARIABLE}=complete_zsh mqueue)"
+    eval "$(_TYPER_COMPLETE_ARGS="${{words[1,$CURRENT]}}" {VARIABLE}=complete_zsh mqueue)"
 }}
 compdef _mqueue_completion mqueue""",
     Shell.fish: f"""function _mqueue_completion
-    env _TYPER_COMPLETE_ARGS=(commandline -cp) _TYPER_COMPLETE_FISH_ACTION=get-args {_VARIABLE}=complete_fish mqueue
+    env _TYPER_COMPLETE_ARGS=(commandline -cp) _TYPER_COMPLETE_FISH_ACTION=get-args {VARIABLE}=complete_fish mqueue
 end
 complete --command mqueue --no-files --arguments '(_mqueue_completion)'""",
 }
