@@ -14,7 +14,7 @@ from mqueue.heart.staging import Staging
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
 from mqueue.model.errors import Conflict, Error, NotFound, QueueFull, Refused, TooLarge
-from mqueue.model.limits import COMMIT_STEP_BYTES, COMMIT_STEP_MESSAGES, TRANSACTION_TOPICS_MAX
+from mqueue.model.limits import COMMIT_STEP_BYTES, COMMIT_STEP_MESSAGES, TRANSACTION_TOPICS_MAX, Limits
 from mqueue.model.names import LEDGER, staging_name, transaction_of
 from mqueue.model.settings import Retention, Settings
 from mqueue.store.place import check_priorities, place_batch
@@ -56,11 +56,14 @@ def check_stage(
         raise over(found)
     if found is None:
         _check_open(store, namespace, now)
-        return None
-    staging = _staging(found)
+    staging = Staging() if found is None else _staging(found)
     if staging.moved:
         raise Conflict(f"transaction {transaction!r} is being committed", code="transaction_over")
-    limits = store.limits
+    _check_size(store.limits, transaction, staging, part, target, size)
+    return found
+
+
+def _check_size(limits: Limits, transaction: str, staging: Staging, part: str, target: str, size: int) -> None:
     if staging.size + size > limits.transaction_bytes_max:
         raise TooLarge(
             f"transaction {transaction!r} would have {staging.size + size} bytes staged, replaced ones too;"
@@ -76,7 +79,6 @@ def check_stage(
             f"transaction {transaction!r} goes to {len(staging.targets)} topics, as many as allowed",
             code="too_many_topics",
         )
-    return found
 
 
 def over(line: ev.Concluded) -> Conflict:
