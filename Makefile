@@ -68,7 +68,8 @@ power-cut: setup ## cut the power under a broker, CUTS=20 times; as root, after 
 format: setup ## rewrite the sources in house format, the stub of the async broker, the picture of the states
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/python tools/async_stub.py
+	$(BIN)/python -m tools.async_stub
+	$(BIN)/python -m tools.client_stub
 	$(BIN)/python tools/draw_states.py
 
 lock: setup ## recompile requirements.lock; ARGS=--upgrade for newer versions

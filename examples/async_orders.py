@@ -47,7 +47,7 @@ async def types_are_known(q: mqueue.AsyncBroker) -> None:
     assert_type(await q.dlq("orders").messages(), list[mqueue.AsyncDeadMessage])
     assert_type(await q.explain(1), mqueue.Explanation)
     assert_type(q.namespace("tenant-a"), mqueue.AsyncBroker)
-    assert_type(await mqueue.connect_async("memory:"), mqueue.AsyncBroker)
+    assert_type(await mqueue.connect_async("memory:"), mqueue.AsyncBroker | mqueue.AsyncClient)
 
 
 if __name__ == "__main__":

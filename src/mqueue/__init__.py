@@ -55,6 +55,11 @@ if TYPE_CHECKING:
     from mqueue.broker.settle import Settlement
     from mqueue.broker.tables import ArrowLease
     from mqueue.broker.transact import StagedPart, Transaction
+    from mqueue.client.aio import AsyncClient
+    from mqueue.client.dlq import AsyncClientDlq
+    from mqueue.client.producer import AsyncProducer
+    from mqueue.client.sync import Client, ClientDlq, ClientLease, Producer
+    from mqueue.client.tables import AsyncClientLease
     from mqueue.client.worker.verdict import Reject, Retry
     from mqueue.log.segments.storage import Storage
 
@@ -64,9 +69,13 @@ __all__ = [
     "ArrowLease",
     "AsyncArrowLease",
     "AsyncBroker",
+    "AsyncClient",
+    "AsyncClientDlq",
+    "AsyncClientLease",
     "AsyncDeadMessage",
     "AsyncDlq",
     "AsyncMessage",
+    "AsyncProducer",
     "AsyncSubscription",
     "Backpressure",
     "BadFrame",
@@ -75,6 +84,9 @@ __all__ = [
     "BadSetting",
     "BadTime",
     "Broker",
+    "Client",
+    "ClientDlq",
+    "ClientLease",
     "Closed",
     "Conflict",
     "Corrupt",
@@ -94,6 +106,7 @@ __all__ = [
     "Message",
     "NotFound",
     "Poisoned",
+    "Producer",
     "QueueFull",
     "QuotaExceeded",
     "Receipt",
@@ -124,17 +137,25 @@ _HOMES = {
     "ArrowLease": "broker.tables",
     "AsyncArrowLease": "broker.aio",
     "AsyncBroker": "broker.aio",
+    "AsyncClient": "client.aio",
+    "AsyncClientDlq": "client.dlq",
+    "AsyncClientLease": "client.tables",
     "AsyncDeadMessage": "broker.message",
     "AsyncDlq": "broker.aio",
     "AsyncMessage": "broker.message",
+    "AsyncProducer": "client.producer",
     "AsyncSubscription": "broker.loop",
     "Broker": "broker.broker",
+    "Client": "client.sync",
+    "ClientDlq": "client.sync",
+    "ClientLease": "client.sync",
     "Cursor": "broker.cursors",
     "DeadMessage": "broker.message",
     "Dlq": "broker.dlq",
     "Explanation": "broker.explain",
     "GroupStats": "broker.numbers",
     "Message": "broker.message",
+    "Producer": "client.sync",
     "Redrive": "broker.redrive",
     "Reject": "client.worker.verdict",
     "Retry": "client.worker.verdict",

@@ -95,7 +95,7 @@ def test_a_new_call_is_there_at_once() -> None:
 
 
 def test_the_stub_is_current() -> None:
-    assert async_stub.STUB.read_text(encoding="utf-8") == async_stub.stub(), "run: python tools/async_stub.py"
+    assert async_stub.STUB.path.read_text(encoding="utf-8") == async_stub.STUB.text(), "run: python -m tools.async_stub"
 
 
 def test_the_typed_example_runs(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:

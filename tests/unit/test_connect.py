@@ -14,8 +14,8 @@ REFUSED = [
     ("file:", "no directory is named"),
     ("file://", "no directory is named"),
     ("file://host/data", "a host cannot be named"),
-    ("http://127.0.0.1:8080", "this version has no client for a server"),
-    ("HTTPS://mq.example", "this version has no client for a server"),
+    ("http:", "it takes http or https and a host"),
+    ("https:///orders", "it takes http or https and a host"),
     ("redis://somewhere", "url redis:…: the schemes are memory:, file:, http:, https:"),
     ("orders", "without a scheme: the schemes are memory:, file:"),
     ("", "no url was given and MQUEUE_URL is not set; give 'memory:'"),
@@ -98,5 +98,21 @@ def test_an_async_broker_by_await_or_by_async_with() -> None:
             await q.publish("orders", b"1")
         with pytest.raises(mqueue.Closed):
             await q.topics()
+
+    asyncio.run(main())
+
+
+def test_a_server_is_a_client_with_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MQUEUE_TOKEN", "hush-hush")
+    monkeypatch.setenv("MQUEUE_NAMESPACE", "tenant-a")
+    with mqueue.connect("http://127.0.0.1:1", name="me") as q:
+        assert type(q) is mqueue.Client
+        assert repr(q) == "<Client of http://127.0.0.1:1, namespace tenant-a>"
+    with mqueue.connect("http://127.0.0.1:1", namespace="tenant-b") as q:
+        assert "tenant-b" in repr(q)
+
+    async def main() -> None:
+        async with mqueue.connect_async("http://127.0.0.1:1") as q:
+            assert type(q) is mqueue.AsyncClient
 
     asyncio.run(main())

@@ -5,22 +5,36 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mqueue.broker.aio import AsyncBroker
 from mqueue.broker.broker import Broker
 from mqueue.model.errors import BadSetting
 
+if TYPE_CHECKING:
+    from mqueue.client.aio import AsyncClient
+    from mqueue.client.sync import Client
+
 URL_VARIABLE = "MQUEUE_URL"
+TOKEN_VARIABLE = "MQUEUE_TOKEN"  # noqa: S105 - the name of a variable
+NAMESPACE_VARIABLE = "MQUEUE_NAMESPACE"
 
-_LATER = {"http": "client for a server", "https": "client for a server"}
 _SCHEMES = "memory:, file:, http:, https:"
-_GIVE = "give 'memory:' for a broker inside this process, or 'file:./data' for one that keeps what it has on disk"
+_GIVE = (
+    "give 'memory:' for a broker inside this process, 'file:./data' for one that keeps what it has on disk, or"
+    " 'http://127.0.0.1:8080' for a server"
+)
 
 
-def connect(url: str | None = None, **settings: Any) -> Broker:
-    """The broker that a URL stands for, or `MQUEUE_URL` where none is given. Settings are those of `Broker`."""
-    return Broker(path_of(url), **settings)
+def connect(url: str | None = None, **settings: Any) -> Broker | Client:
+    """The broker or client that a URL stands for, or `MQUEUE_URL` where none is given. Settings are those of `Broker`
+    or `Client`; a client also looks for `MQUEUE_TOKEN` and `MQUEUE_NAMESPACE`."""
+    given = _given(url)
+    if _is_remote(given):
+        from mqueue.client.sync import Client
+
+        return Client(given, **_with_variables(settings))
+    return Broker(path_of(given), **settings)
 
 
 def connect_async(url: str | None = None, **settings: Any) -> Connecting:
@@ -32,38 +46,57 @@ class Connecting:
     """A connection about to be made: by `await`, or by `async with`, which also closes it."""
 
     def __init__(self, url: str | None, settings: dict[str, Any]) -> None:
-        self._path = path_of(url)
+        given = _given(url)
+        self._path: str | None = None
         self._settings = settings
-        self._broker: AsyncBroker | None = None
+        self._made: AsyncBroker | AsyncClient | None = None
+        if _is_remote(given):
+            from mqueue.client.aio import AsyncClient
 
-    def __await__(self) -> Generator[Any, None, AsyncBroker]:
+            self._made = AsyncClient(given, **_with_variables(settings))
+        else:
+            self._path = path_of(given)
+
+    def __await__(self) -> Generator[Any, None, AsyncBroker | AsyncClient]:
         return self._connected().__await__()
 
-    async def __aenter__(self) -> AsyncBroker:
+    async def __aenter__(self) -> AsyncBroker | AsyncClient:
         return await self._connected()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._broker is not None:
-            await self._broker.close()
+        if self._made is not None:
+            await self._made.close()
 
-    async def _connected(self) -> AsyncBroker:
-        if self._broker is None:
-            self._broker = AsyncBroker(self._path, **self._settings)
-        return self._broker
+    async def _connected(self) -> AsyncBroker | AsyncClient:
+        if self._made is None:
+            self._made = AsyncBroker(self._path, **self._settings)
+        return self._made
 
 
-def path_of(url: str | None) -> str | None:
-    """Where a URL says that the messages lie; None: in memory. Of one that is refused only the scheme is shown, because
-    the rest may hold a password."""
+def _given(url: str | None) -> str:
     given = url if url is not None else os.environ.get(URL_VARIABLE, "")
     if not given:
         raise BadSetting(f"no url was given and {URL_VARIABLE} is not set; {_GIVE}")
-    scheme, colon, rest = given.partition(":")
+    return given
+
+
+def _is_remote(url: str) -> bool:
+    return url.partition(":")[0].lower() in ("http", "https")
+
+
+def _with_variables(settings: dict[str, Any]) -> dict[str, Any]:
+    """What a client is told, and where it is told nothing, what the environment says."""
+    found = {"token": os.environ.get(TOKEN_VARIABLE), "namespace": os.environ.get(NAMESPACE_VARIABLE)}
+    return {**{name: value for name, value in found.items() if value}, **settings}
+
+
+def path_of(url: str) -> str | None:
+    """Where a URL says that the messages lie; None: in memory. Of one that is refused only the scheme is shown, because
+    the rest may hold a password."""
+    scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
-    if colon and scheme in _LATER:
-        raise BadSetting(f"url {scheme}:…: this version has no {_LATER[scheme]}; {_GIVE}")
     if not colon or scheme not in ("memory", "file"):
         shown = f"{scheme[:20]}:…" if colon else "without a scheme"
         raise BadSetting(f"url {shown}: the schemes are {_SCHEMES}; {_GIVE}")

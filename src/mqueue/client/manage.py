@@ -1,0 +1,180 @@
+"""Topics, groups, schedules, cursors and transactions of a server, from afar."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from msgspec import Struct
+
+from mqueue.broker.cursors import Cursor
+from mqueue.broker.replay import Position, check_position
+from mqueue.broker.transact import StagedPart, Transaction
+from mqueue.client import outgoing
+from mqueue.client.window import Window, parsed, path_of
+from mqueue.model.errors import BadTime
+from mqueue.model.names import check_name, check_part, check_transaction
+from mqueue.model.settings import check_values
+from mqueue.model.times import Duration, Instant, duration_ms, instant, rfc3339
+from mqueue.wire.json_manage import (
+    CursorIn,
+    CursorOut,
+    CursorsOut,
+    GroupIn,
+    GroupsOut,
+    RescheduleIn,
+    SeekIn,
+    StagedOut,
+    TopicsOut,
+    TransactionOut,
+)
+
+
+class _Topic(Struct):
+    settings: dict[str, Any]
+
+
+async def topics(window: Window) -> list[str]:
+    found: list[str] = []
+    after: str | None = None
+    while True:
+        told = await window.ask(TopicsOut, "GET", path_of("topics"), query={"after": after})
+        found += told.topics
+        after = told.next
+        if after is None:
+            return found
+
+
+async def groups(window: Window, topic: str) -> list[str]:
+    found: list[str] = []
+    after: str | None = None
+    while True:
+        told = await window.ask(GroupsOut, "GET", topic_path(topic, "groups"), query={"after": after})
+        found += [one.group for one in told.groups]
+        after = told.next
+        if after is None:
+            return found
+
+
+async def settings(window: Window, topic: str) -> dict[str, Any]:
+    return (await window.ask(_Topic, "GET", topic_path(topic))).settings
+
+
+async def configure(window: Window, topic: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    check_values(values)
+    told = {name: _plain(value) for name, value in values.items()}
+    return (await window.ask(_Topic, "PUT", topic_path(topic), told)).settings
+
+
+def _plain(value: Any) -> Any:
+    return f"{duration_ms(value)}ms" if isinstance(value, timedelta) else value
+
+
+async def create_group(window: Window, topic: str, group: str, start: Position) -> None:
+    await window.send("PUT", _group(topic, group), GroupIn(_position(start)), repeatable=False)
+
+
+async def delete_group(window: Window, topic: str, group: str) -> None:
+    await window.tell("DELETE", _group(topic, group))
+
+
+async def seek(window: Window, topic: str, group: str, to: Position) -> None:
+    await window.tell("POST", f"{_group(topic, group)}/seek", SeekIn(_position(to)))
+
+
+def _position(position: Position) -> int | str:
+    check_position(position, "to")
+    if isinstance(position, int) or (isinstance(position, str) and position in ("earliest", "latest")):
+        return position
+    return rfc3339(instant(position, "to"))
+
+
+async def reschedule(window: Window, id: int, deliver_at: Instant | None, delay: Duration | None) -> None:
+    if (deliver_at is None) == (delay is None):
+        raise BadTime("reschedule takes deliver_at or delay, one of them")
+    told = RescheduleIn(
+        None if deliver_at is None else instant(deliver_at, "deliver_at"),
+        None if delay is None else f"{duration_ms(delay, 'delay')}ms",
+    )
+    await window.tell("PATCH", path_of("messages", id), told)
+
+
+async def set_cursor(window: Window, topic: str, name: str, offsets: Mapping[int, int] | None, ttl: Duration) -> Cursor:
+    told = CursorIn(None if offsets is None else dict(offsets), f"{duration_ms(ttl, 'ttl')}ms")
+    return _cursor(await window.ask(CursorOut, "PUT", _cursor_path(topic, name), told))
+
+
+async def cursors(window: Window, topic: str) -> list[Cursor]:
+    told = await window.ask(CursorsOut, "GET", topic_path(topic, "cursors"))
+    return [_cursor(one) for one in told.cursors]
+
+
+async def delete_cursor(window: Window, topic: str, name: str) -> None:
+    await window.tell("DELETE", _cursor_path(topic, name))
+
+
+def _cursor(told: CursorOut) -> Cursor:
+    return Cursor(told.name, told.topic, told.offsets, _time(told.expires_at), _time(told.made_at))
+
+
+async def stage(
+    window: Window,
+    transaction: str,
+    topic: str,
+    messages: pa.Table | pa.RecordBatch | Sequence[Any],
+    part: str,
+    ttl: Duration,
+) -> StagedPart:
+    """It may be repeated: the same part takes the place of the first."""
+    query = {"topic": check_name(topic, "topic"), "part": check_part(part), "ttl": f"{duration_ms(ttl, 'ttl')}ms"}
+    path = _transaction(transaction, "stage")
+    if isinstance(messages, pa.Table | pa.RecordBatch):
+        reply = await window.send("POST", path, query=query, arrow=outgoing.stream(messages), repeatable=True)
+    else:
+        items = list(messages)
+        body = outgoing.body(items, outgoing.rows(items), topic, None)
+        reply = await window.send("POST", path, body, query, repeatable=True)
+    told = parsed(StagedOut, reply)
+    return StagedPart(told.id, told.part, told.messages)
+
+
+async def conclude(window: Window, transaction: str, verb: str) -> Transaction:
+    """Commit or abort: once, however often it is asked for."""
+    return _shown(await window.ask(TransactionOut, "POST", _transaction(transaction, verb), repeatable=True))
+
+
+async def look_up(window: Window, transaction: str) -> Transaction:
+    return _shown(await window.ask(TransactionOut, "GET", _transaction(transaction)))
+
+
+def _shown(told: TransactionOut) -> Transaction:
+    return Transaction(
+        id=told.id,
+        state=told.state,
+        parts=told.parts,
+        messages=told.messages,
+        expires_at=_time(told.expires_at),
+        topics=tuple(told.topics),
+    )
+
+
+def topic_path(topic: str, *names: str) -> str:
+    return path_of("topics", check_name(topic, "topic"), *names)
+
+
+def _group(topic: str, group: str) -> str:
+    return topic_path(topic, "groups", check_name(group, "group"))
+
+
+def _cursor_path(topic: str, name: str) -> str:
+    return topic_path(topic, "cursors", check_name(name, "cursor"))
+
+
+def _transaction(transaction: str, *verb: str) -> str:
+    return path_of("transactions", check_transaction(transaction), *verb)
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

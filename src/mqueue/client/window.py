@@ -1,0 +1,126 @@
+"""One namespace of a server as one client sees it: what is asked goes out under its name, and comes back as structs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from mqueue.client.address import Address
+from mqueue.client.line import Line, Reply, Request
+from mqueue.model.errors import Corrupt
+
+T = TypeVar("T")
+
+JSON = "application/json"
+ARROW = "application/vnd.apache.arrow.stream"
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class Window:
+    """The line is shared with the windows of other namespaces."""
+
+    def __init__(self, line: Line, address: Address, namespace: str) -> None:
+        self.line = line
+        self.address = address
+        self.namespace = namespace
+        self._headers = {"X-Mqueue-Namespace": namespace, "Accept": JSON}
+        if address.name:
+            self._headers["X-Mqueue-Consumer"] = quote(address.name)
+
+    async def ask(
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        *,
+        repeatable: bool | None = None,
+        wait_ms: int = 0,
+        stopped: asyncio.Event | None = None,
+    ) -> T:
+        """The answer as `kind`. What only reads, or sets what is to be, may be asked twice."""
+        return parsed(
+            kind,
+            await self.send(method, path, body, query, repeatable=repeatable, wait_ms=wait_ms, stopped=stopped),
+        )
+
+    async def tell(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> None:
+        """Ask for something that has no answer but that it is done."""
+        await self.send(method, path, body, query)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        *,
+        arrow: bytes | None = None,
+        accept: str = JSON,
+        repeatable: bool | None = None,
+        wait_ms: int = 0,
+        stopped: asyncio.Event | None = None,
+    ) -> Reply:
+        request = self.request(
+            method, path, body, query, arrow=arrow, accept=accept, repeatable=repeatable, wait_ms=wait_ms
+        )
+        return await self.line.send(request, stopped)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        *,
+        arrow: bytes | None = None,
+        accept: str = JSON,
+        repeatable: bool | None = None,
+        wait_ms: int = 0,
+    ) -> Request:
+        """Names of the query that are None are left out."""
+        headers = self._headers if accept == JSON else {**self._headers, "Accept": accept}
+        data = b""
+        if arrow is not None:
+            data, headers = arrow, {**headers, "Content-Type": ARROW}
+        elif body is not None:
+            data, headers = _written(body), {**headers, "Content-Type": JSON}
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        return Request(
+            method,
+            f"{path}?{urlencode(given)}" if given else path,
+            data,
+            headers,
+            method in ("GET", "PUT") if repeatable is None else repeatable,
+            wait_ms,
+        )
+
+
+def _written(body: Any) -> bytes:
+    return body if isinstance(body, bytes) else _ENCODER.encode(body)
+
+
+def path_of(*names: object) -> str:
+    """`/v1/topics/orders/groups/g`: names of ours as they are, those of users escaped."""
+    return "/v1/" + "/".join(quote(str(name), safe="") for name in names)
+
+
+def parsed(kind: type[T], reply: Reply) -> T:
+    try:
+        wanted: Any = kind
+        found: T = _decoder(wanted).decode(reply.body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Corrupt(f"the answer of {len(reply.body)} bytes cannot be read: {error}", applied=None) from error
+    return found
+
+
+@lru_cache(maxsize=256)
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
