@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from mqueue.server.http.routes import Routes
 from mqueue.server.http.tables import TABLE
+from mqueue.testing import ManualClock
 from mqueue.testing.server import RunningServer
 from tests.integration.asking import Answered, Asking
 
@@ -73,7 +74,7 @@ def test_every_route_has_a_line_and_every_line_a_route() -> None:
 
 def test_the_lines_work_one_after_the_other() -> None:
     routes = Routes(TABLE)
-    with RunningServer() as server:
+    with RunningServer(clock=ManualClock()) as server:
         known = {"MQUEUE_URL": ""}
         for line in lines():
             method, address, body = line.request(known)

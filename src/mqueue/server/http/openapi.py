@@ -37,7 +37,8 @@ _SECTIONS = {
     "keys": "Administration",
     "stats": "Administration",
 }
-SECTIONS = (*dict.fromkeys(_SECTIONS.values()), "Operations", "Short routes")
+OTHERS = "Routes of other queues"
+SECTIONS = (*dict.fromkeys(_SECTIONS.values()), "Operations", OTHERS)
 _OPERATIONS = ("health", "livez", "readyz", "metrics", "openapi.json", "docs", "")
 
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9._-]+$", "minLength": 1, "maxLength": NAME_LENGTH_MAX}
@@ -80,7 +81,7 @@ def section(route: Route) -> str:
     if parts[0] in _OPERATIONS:
         return "Operations"
     if parts[0] != "v1":
-        return "Short routes"
+        return OTHERS
     return next(title for word, title in _SECTIONS.items() if word in parts)
 
 
