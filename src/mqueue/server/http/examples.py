@@ -65,7 +65,7 @@ _EXAMPLES: dict[Any, Any] = {
     json.LeaseOut: _LEASE,
     json.LeasesOut: {"leases": [_LEASE]},
     json.SettleIn: {"ids": [PATH_EXAMPLES["id"]]},
-    json.SettleOut: {"settled": 1},
+    json.SettleOut: {"settled": 1, "lost": []},
     json.MessageOut: _SEEN,
     json.MessagesOut: {"messages": [_SEEN], "next": None},
     json.TraceOut: {
