@@ -469,6 +469,23 @@ def test_no_more_at_once_than_it_may(awaited: bool) -> None:
     run(main)
 
 
+def test_threads_are_used_again() -> None:
+    async def main(bench: Bench) -> None:
+        threads = set()
+
+        @bench.app.handler("orders", concurrency=2)
+        def ship() -> None:
+            threads.add(threading.current_thread())
+
+        await bench.q.publish_many("orders", ["x"] * 100)
+        async with bench.working():
+            await bench.until("orders", "acked", 100)
+        assert 1 <= len(threads) <= 2
+        await until(lambda: not any(thread.is_alive() for thread in threads))
+
+    run(main)
+
+
 def test_several_handlers_topics_groups_and_namespaces() -> None:
     async def main(bench: Bench) -> None:
         seen: list[tuple[str, str]] = []

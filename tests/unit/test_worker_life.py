@@ -223,6 +223,36 @@ def test_a_handler_that_ignores_its_cancellation_loses_its_lease(caplog: pytest.
     run(main)
 
 
+def test_the_machines_clock_times_out_and_renews() -> None:
+    async def main(bench: Bench) -> None:
+        async with mqueue.AsyncBroker(max_retries=1000) as q:
+            app = mqueue.Worker(queue=q)
+            gate = asyncio.Event()
+
+            @app.handler("slow", timeout="50ms", retries=0)
+            async def hang() -> None:
+                await asyncio.Event().wait()
+
+            @app.handler("long", visibility="3s")
+            async def hold() -> None:
+                await gate.wait()
+
+            task = asyncio.create_task(app.serve())
+            await until(app.consumers)
+            for _ in range(50):  # until nobody has anything to wait for but messages
+                await asyncio.sleep(0)
+            receipt = await q.publish("long", "a")
+            await q.publish("slow", "a")
+            await until(lambda: app.consumers()[0].failed)
+            while "EXTENDED" not in [event.kind for event in (await q.trace(receipt)).events]:
+                await asyncio.sleep(0.01)
+            gate.set()
+            app.stop()
+            await task
+
+    run(main)
+
+
 # Queues that go away
 
 

@@ -11,6 +11,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -49,20 +50,22 @@ class Threads:
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
-            _answer(*call)
-            del call  # nothing of it is to be kept while this thread has no work
-            self._idle.release()
+            future, function = call
+            tell = _outcome(future, function)
+            self._idle.release()  # before it is told: whoever hears of it may have the next call at once
+            tell()
+            del call, future, function, tell  # nothing of it is to be kept while this thread has no work
 
 
-def _answer(future: Future[Any], function: Callable[[], Any]) -> None:
+def _outcome(future: Future[Any], function: Callable[[], Any]) -> Callable[[], None]:
+    """Make a call; what is to be told of it."""
     if not future.set_running_or_notify_cancel():
-        return
+        return lambda: None
     try:
         answer = function()
     except BaseException as error:  # also one that wants to end the program: a thread cannot, and must not end silently
-        future.set_exception(error)
-    else:
-        future.set_result(answer)
+        return partial(future.set_exception, error)
+    return partial(future.set_result, answer)
 
 
 def _shown(name: str) -> Any:
