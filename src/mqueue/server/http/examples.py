@@ -140,8 +140,8 @@ _EXAMPLES: dict[Any, Any] = {
     },
 }
 
-_NUMBER: Any = int(PATH_EXAMPLES["id"])
-_PLACE: dict[str, Any] = {"partition": 0, "offset": 7}
+_NUMBER = int(PATH_EXAMPLES["id"])
+_PLACE = {"partition": 0, "offset": 7}
 _DEQUEUED = {
     "id": _NUMBER,
     "namespace": "default",
@@ -152,7 +152,7 @@ _DEQUEUED = {
     "attempt": 1,
     "lease": PATH_EXAMPLES["token"],
 }
-_EXAMPLES |= {
+_OF_OTHER_QUEUES: dict[Any, Any] = {
     list[json_seeds.EnqueueIn] | json_seeds.EnqueueIn: [{"topic": "orders", "priority": 25, "payload": "eyJuIjoxfQ=="}],
     json_seeds.EnqueueOut: {"ids": [_NUMBER]},
     list[json_seeds.DequeuedOut]: [_DEQUEUED],
@@ -170,4 +170,4 @@ _EXAMPLES |= {
 
 def example_of(kind: Any) -> Any:
     """None: nobody has written one."""
-    return _EXAMPLES.get(kind)
+    return _EXAMPLES.get(kind, _OF_OTHER_QUEUES.get(kind))
