@@ -205,7 +205,7 @@ class Connection(asyncio.Protocol):
             await self._stream(answer, last, request.without_body)
         if self._drained is not None:
             await self._drained
-        return last
+        return last or connections.stopping  # a stream may have begun before
 
     def _send(self, answer: Answer, last: bool, without_body: bool = False) -> None:
         head, body = rendering.whole(answer, last, without_body)
