@@ -199,7 +199,9 @@ class Consumer:
             return RELEASE
         self._failed += 1
         if job.overdue:
-            error = TimeoutError(f"handler {name} took longer than {self._handler.timeout_ms} ms")
+            late = TimeoutError(f"handler {name} took longer than {self._handler.timeout_ms} ms")
+            late.__cause__ = error  # its traceback shows where the handler was
+            error = late
         verdict = after_failure(error, message.attempt, self._handler.rule, jitter())
         self._tell(job, error, verdict)
         return verdict
