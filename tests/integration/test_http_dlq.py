@@ -121,6 +121,17 @@ def test_a_rate_is_kept(ask: Asking, clock: ManualClock) -> None:
     assert clock.now() - began >= 400
 
 
+@pytest.mark.parametrize("rate", [1e-320, 1e-300, 1e-9])
+def test_a_rate_that_takes_for_ever_ends_with_the_server(ask: Asking, server: RunningServer, rate: float) -> None:
+    bury(ask, "a", "b")
+    answers: list[Answered] = []
+    thread = background(lambda: ask("POST", REDRIVE, {"rate": rate}), answers)
+    wait_for(lambda: ready(ask) == 1)
+    server.close()
+    thread.join()
+    assert answers[0].json["redriven"] == 1
+
+
 def test_a_server_that_stops_says_how_far_it_got(ask: Asking, server: RunningServer) -> None:
     bury(ask, "a", "b", "c")
     answers: list[Answered] = []

@@ -53,8 +53,7 @@ class Dlq:
         """Step by step to the end."""
         engine = self._engine
         while redriving.step():
-            pause_ms = redriving.pause_ms(engine.clock.now())
-            if pause_ms:
+            while pause_ms := redriving.pause_ms(engine.clock.now()):
                 wait_in_thread(engine, lambda now: redriving.topics, lambda now: [], pause_ms, never)
         return redriving.done
 

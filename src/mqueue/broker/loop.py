@@ -19,7 +19,7 @@ from mqueue.broker.consume import LOGGER, Supply, check_concurrency
 from mqueue.broker.dlq import Dlq
 from mqueue.broker.engine import Engine
 from mqueue.broker.envelope import AsyncEmbeddedDeadMessage, AsyncEmbeddedMessage
-from mqueue.broker.message import AsyncMessage
+from mqueue.broker.message import AsyncMessage, DeadMessage
 from mqueue.broker.redrive import Redrive, Redriving
 from mqueue.broker.transact import Transaction, commit_step
 from mqueue.broker.waiting import never, wait_in_loop
@@ -139,6 +139,11 @@ class LoopDlq(Dlq):
         """A redrive for somebody who may stop it between two steps."""
         return Redriving(self._yard, filter, limit, dry_run, rate)
 
+    async def listed(self, filter: str | None, limit: int) -> tuple[list[DeadMessage], int]:
+        """The first of the dead that match, and how many there are; step by step, as they may be very many."""
+        redriving = Redriving(self._yard, filter, None, dry_run=True, keep=limit)
+        return redriving.kept, (await self._walk(redriving)).matched
+
     async def redrive_step(self, redriving: Redriving, limit: int = REDRIVE_STEP_MESSAGES) -> bool:
         """One step, durable on return; whether there may be more to do."""
         try:
@@ -152,11 +157,9 @@ class LoopDlq(Dlq):
     async def pause(self, redriving: Redriving) -> bool:
         """Until the next step may begin; True, as it was waited for to the end."""
         engine = self._engine
-        pause_ms = redriving.pause_ms(engine.clock.now())
-        if pause_ms:
+        await asyncio.sleep(0)
+        while pause_ms := redriving.pause_ms(engine.clock.now()):
             await wait_in_loop(engine, lambda now: redriving.topics, lambda now: [], pause_ms, never)
-        else:
-            await asyncio.sleep(0)
         return True
 
 

@@ -20,7 +20,7 @@ from mqueue.broker.replay import looked_at
 from mqueue.heart.group import Group
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import QueueFull, Refused
-from mqueue.model.limits import REDRIVE_RATE_MAX, REDRIVE_STEP_MESSAGES
+from mqueue.model.limits import REDRIVE_RATE_MAX, REDRIVE_STEP_MESSAGES, WAIT_MS_MAX
 from mqueue.policy.filter import compile_filter
 from mqueue.store.bury import dlq_of
 from mqueue.store.redrive import redrive
@@ -91,10 +91,16 @@ class Graveyard:
 
 
 class Redriving:
-    """A redrive that is under way."""
+    """A redrive that is under way. `keep`: of so many of the messages that match, the first ones, it keeps hold."""
 
     def __init__(
-        self, yard: Graveyard, filter: Filter, limit: int | None, dry_run: bool, rate: float | None = None
+        self,
+        yard: Graveyard,
+        filter: Filter,
+        limit: int | None,
+        dry_run: bool,
+        rate: float | None = None,
+        keep: int = 0,
     ) -> None:
         if limit is not None and (type(limit) is not int or limit < 1):
             raise Refused(f"limit {limit!r:.80}; it takes 1 or more", code="bad_limit")
@@ -104,6 +110,8 @@ class Redriving:
         self._dry_run = dry_run
         self._rate = None if dry_run else check_rate(rate)
         self._matched = self._redriven = 0
+        self._keep = keep
+        self.kept: list[DeadMessage] = []
         self._began = 0
         self._desk: TopicDesk | None = None
         self._left: deque[tuple[int, int, int]] | None = None
@@ -139,10 +147,11 @@ class Redriving:
             return bool(self._left)
 
     def pause_ms(self, now: int) -> int:
-        """For how long to wait before the next step, so that it is no faster than it should be."""
+        """How long to wait, and then to ask again, so that it is no faster than it should be; 0: go on."""
         if self._rate is None:
             return 0
-        return max(0, ceil(self._began + self._redriven * 1000 / self._rate - now))
+        wait_ms = self._began + self._redriven * 1000 / self._rate - now
+        return ceil(min(max(wait_ms, 0), WAIT_MS_MAX))
 
     def _begin(self, now: int) -> deque[tuple[int, int, int]]:
         self._began = now
@@ -171,6 +180,8 @@ class Redriving:
             for row, message in self._yard.rows(frame, start - frame.base, end - frame.base, desk):
                 if self._matches(message):
                     chosen.append((frame, row))
+                    if len(self.kept) < self._keep:
+                        self.kept.append(message)
                     if len(chosen) == room:
                         end = frame.base + row + 1
                         break

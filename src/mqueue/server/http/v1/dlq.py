@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mqueue.broker.loop import LoopDlq
-from mqueue.broker.message import AsyncDeadMessage
+from mqueue.broker.message import Dead
 from mqueue.server.http.answer import Answer, as_json
 from mqueue.server.http.call import Call
 from mqueue.server.http.push import unless_over
@@ -19,20 +19,14 @@ _REDRIVE = msgspec.json.Decoder(RedriveIn)
 
 
 async def dead(call: Call) -> Answer:
-    limit, filter = limit_of(call, 100), call.query.get("filter")
-    dlq = call.broker.dlq(call.topic)
-    found = await dlq.messages(limit, filter=filter)
-    count = len(found)
-    if count == limit:  # there may be more: they are counted a few at a time, so that nobody waits for it
-        count = (await dlq.redrive(filter=filter, dry_run=True)).matched
+    found, count = await _dlq(call).listed(call.query.get("filter"), limit_of(call, 100))
     return as_json(DeadsOut([_shown(message) for message in fitting(found)], count))
 
 
 async def redrive(call: Call) -> Answer:
     """Until it is done, the caller leaves or the server stops: then the rest is for the next call."""
     wanted = call.parsed(_REDRIVE)
-    dlq = call.behind.dlq(call.topic)
-    assert isinstance(dlq, LoopDlq)
+    dlq = _dlq(call)
     redriving = dlq.begin(wanted.filter, wanted.limit, wanted.dry_run, wanted.rate)
     while await dlq.redrive_step(redriving) and await unless_over(call, dlq.pause(redriving)):
         pass
@@ -40,7 +34,13 @@ async def redrive(call: Call) -> Answer:
     return as_json(RedriveOut(done.matched, done.redriven, done.dry_run))
 
 
-def _shown(message: AsyncDeadMessage) -> DeadOut:
+def _dlq(call: Call) -> LoopDlq:
+    dlq = call.behind.dlq(call.topic)
+    assert isinstance(dlq, LoopDlq)
+    return dlq
+
+
+def _shown(message: Dead) -> DeadOut:
     shown = message_out(message, DeadOut)
     shown.reason, shown.error, shown.group = message.reason, message.error, message.group
     shown.consumer, shown.attempts = message.consumer, message.attempts
