@@ -55,6 +55,12 @@ class Receipts(Sequence[Receipt]):
                 )
         raise IndexError(index)
 
+    def stretches(self) -> list[tuple[int, int, int, int]]:
+        """(first id, partition, first offset, count) of neighbours, in the table's order; none if it was sorted."""
+        if not all(isinstance(rows, range) for _, rows in self._placed):
+            return []
+        return [(frame.ids[0], frame.partition, frame.base, frame.count) for frame, _ in self._placed]
+
     def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
         """Ids, partitions and offsets, in the order of the table."""
         ids, offsets = np.empty(self._count, np.int64), np.empty(self._count, np.int64)

@@ -18,7 +18,7 @@ from mqueue.wire.json import MessageIn, PublishIn, PublishOut
 from mqueue.wire.json_in import drafts_of
 from mqueue.wire.stream import read_stream
 
-_MANY = 64
+_MANY = 128
 """From so many on plain texts go in as a column."""
 
 

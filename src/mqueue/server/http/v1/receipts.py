@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mqueue.broker.intake_arrow import Receipts
 from mqueue.model.message import Receipt
@@ -16,6 +16,8 @@ from mqueue.wire.json_out import receipt_out
 from mqueue.wire.stream import write_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("partition", pa.int32()), ("offset", pa.int64()), ("duplicate", pa.bool_())])
+
+_TAIL = b',"duplicate":false},'
 
 
 def one_receipt(receipt: Receipt) -> Answer:
@@ -34,8 +36,10 @@ def one_receipt(receipt: Receipt) -> Answer:
 
 def many_receipts(topic: str, receipts: Sequence[Receipt]) -> Answer:
     """In the order of the messages."""
-    if isinstance(receipts, Receipts):
-        return Answer(200, _joined(topic, receipts), JSON)
+    stretches = receipts.stretches() if isinstance(receipts, Receipts) else []
+    if stretches and all(_same_width(id, count) and _same_width(offset, count) for id, _, offset, count in stretches):
+        text = b"".join([_written(topic, *stretch) for stretch in stretches])
+        return Answer(200, b'{"receipts":[%b],"durability":"%b"}' % (text[:-1], receipts[0].durability.encode()), JSON)
     return as_json(PublishOut([receipt_out(receipt) for receipt in receipts], receipts[0].durability))
 
 
@@ -50,18 +54,32 @@ def receipt_table(receipts: Sequence[Receipt]) -> Answer:
     return Answer(200, body, ARROW, (("x-mqueue-durability", receipts[0].durability),))
 
 
-def _joined(topic: str, receipts: Receipts) -> bytes:
-    """The text column by column: a thousand receipts cost a tenth of what it takes to write each."""
-    ids, partitions, offsets = (pa.array(column).cast(pa.string()) for column in receipts.columns())
-    parts = [
-        '{"id":"',
-        ids,
-        f'","topic":"{topic}","partition":',
-        partitions,
-        ',"offset":',
-        offsets,
-        ',"duplicate":false},',
-    ]
-    joined = pc.binary_join_element_wise(*parts, "")
-    text = bytes(memoryview(joined.buffers()[2])[:-1])
-    return b'{"receipts":[%b],"durability":"%b"}' % (text, receipts[0].durability.encode())
+def _written(topic: str, first_id: int, partition: int, first_offset: int, count: int) -> bytes:
+    """Receipts of neighbours, each with a comma behind it.
+
+    They differ in a few digits only. So the first is written once for each of them, and the digits are put in column
+    by column: a thousand receipts take a third of the time that it takes to write each.
+    """
+    ids, offsets = (np.arange(first, first + count, dtype=np.int64) for first in (first_id, first_offset))
+    head, middle, tail = b'{"id":"', b'","topic":"%b","partition":%d,"offset":' % (topic.encode(), partition), _TAIL
+    id_end = len(head) + len(str(first_id))
+    first = b"%b%d%b%d%b" % (head, first_id, middle, first_offset, tail)
+    text = np.empty((count, len(first)), np.uint8)
+    text[:] = np.frombuffer(first, np.uint8)
+    _put_digits(text, id_end, ids)
+    _put_digits(text, len(first) - len(tail), offsets)
+    return text.tobytes()
+
+
+def _put_digits(text: NDArray[np.uint8], end: int, numbers: NDArray[np.int64]) -> None:
+    """The digits in which numbers in sequence differ, into the columns before `end`."""
+    low, high = int(numbers[0]), int(numbers[-1])
+    while low != high:
+        end -= 1
+        numbers, digits = np.divmod(numbers, 10)
+        text[:, end] = digits + ord("0")
+        low, high = low // 10, high // 10
+
+
+def _same_width(first: int, count: int) -> bool:
+    return len(str(first)) == len(str(first + count - 1))
