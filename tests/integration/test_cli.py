@@ -15,7 +15,7 @@ from mqueue.cli import lines, taking
 from mqueue.cli.main import main
 from tests.integration.terminal import Terminal
 
-PLACES = ["file"]
+PLACES = ["file", "http"]
 
 
 @pytest.fixture(params=PLACES)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import typer
+from typer.main import get_command
 
 from mqueue.cli.verb import Sections
 from mqueue.cli.verbs import (
@@ -56,6 +59,12 @@ for add in (
     add(app)
 
 
+@cache
+def command() -> Any:
+    """All verbs, ready to be called: that is made once."""
+    return get_command(app)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; the exit code. A console that cannot show a character gets an escape instead of an error."""
     for stream in (sys.stdout, sys.stderr):
@@ -66,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         completion_init()
     try:
-        app(args=None if argv is None else list(argv), prog_name="mqueue")
+        command()(args=None if argv is None else list(argv), prog_name="mqueue")
     except SystemExit as ending:
         return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
     return 0

@@ -13,7 +13,7 @@ from mqueue.cli.contexts import Context
 from mqueue.cli.session import NAME, Session
 from mqueue.model.errors import Refused
 
-_TIMEOUT = "30s"
+PAGE = 1000
 
 
 def ask(session: Session, method: str, path: str, body: Any = None) -> Any:
@@ -21,31 +21,29 @@ def ask(session: Session, method: str, path: str, body: Any = None) -> Any:
     if not session.is_remote:
         raise Refused("keys and quotas belong to a server; the url has to be http: or https:")
     content = b"" if body is None else json.encode(body)
-    answer = asyncio.run(_ask(session.context, method, path, content))
+    answer = asyncio.run(_ask(session.context, session.timeout, method, path, content))
     return json.decode(answer) if answer else None
 
 
 def listed(session: Session, path: str, field: str) -> Iterator[dict[str, Any]]:
     """All of a list that comes in pages."""
-    after = ""
-    while True:
-        page = ask(session, "GET", path + after)
+    after: str | None = ""
+    while after is not None:
+        page = ask(session, "GET", f"{path}?limit={PAGE}&after={escaped(after)}")
         yield from page[field]
-        if not page.get("next"):
-            return
-        after = f"?after={escaped(page['next'])}"
+        after = page.get("next")
 
 
 def escaped(name: str) -> str:
     return quote(name, safe="")
 
 
-async def _ask(context: Context, method: str, path: str, content: bytes) -> bytes:
+async def _ask(context: Context, timeout: str, method: str, path: str, content: bytes) -> bytes:
     from mqueue.client.address import address_of
     from mqueue.client.line import Line, Request
 
     cert = (context.cert, context.key or context.cert) if context.cert else None
-    line = Line(address_of(context.url, context.token, NAME, _TIMEOUT, context.ca, cert, "json", True))
+    line = Line(address_of(context.url, context.token, NAME, timeout, context.ca, cert, "json", False))
     try:
         reply = await line.send(Request(method, path, content, repeatable=method != "POST"))
         return reply.body

@@ -18,17 +18,24 @@ NAME = "mqueue-cli"
 
 
 class Session:
-    def __init__(self, context: Context, printer: Printer) -> None:
+    """`patient`: try again and again while a server is away, as long as `timeout` allows. Else the first failure is the
+    news: somebody sits there and waits."""
+
+    def __init__(self, context: Context, printer: Printer, timeout: str) -> None:
         self.context = context
         self.printer = printer
+        self.timeout = timeout
+        self.patient = False
         self._root: Queue | None = None
+        self._view: Queue | None = None
 
     @property
     def queue(self) -> Queue:
-        if self._root is None:
-            self._root = _connect(self.context)
-        namespace = self.context.namespace
-        return self._root.namespace(namespace) if namespace and namespace != "default" else self._root
+        """In the namespace that was asked for."""
+        if self._view is None:
+            self._root = self._connect()
+            self._view = self._root.namespace(self.context.namespace or "default")
+        return self._view
 
     @property
     def is_remote(self) -> bool:
@@ -41,13 +48,15 @@ class Session:
         if self._root is not None:
             self._root.close()
 
+    def _connect(self) -> Queue:
+        """What is not said here a client would look for in the environment, which had its say already."""
+        from mqueue.assembly.connect import connect
 
-def _connect(context: Context) -> Queue:
-    from mqueue.assembly.connect import connect
-
-    settings: dict[str, Any] = {"name": NAME}
-    if context.url.lower().startswith(("http:", "https:")):
-        settings |= {"token": context.token, "ca": context.ca}
-        if context.cert:
-            settings["cert"] = (context.cert, context.key or context.cert)
-    return connect(context.url, **settings)
+        context = self.context
+        settings: dict[str, Any] = {"name": NAME}
+        if self.is_remote:
+            settings |= {"token": context.token, "namespace": context.namespace or "default", "ca": context.ca}
+            settings |= {"timeout": self.timeout, "retry": self.patient}
+            if context.cert:
+                settings["cert"] = (context.cert, context.key or context.cert)
+        return connect(context.url, **settings)

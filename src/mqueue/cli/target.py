@@ -93,5 +93,5 @@ def _filled(context: Context, environ: Mapping[str, str]) -> Context:
         context,
         token=token,
         namespace=context.namespace or environ.get("MQUEUE_NAMESPACE") or None,
-        ca=context.ca or environ.get("MQUEUE_CA_FILE") or None,
+        ca=context.ca or (context.url.lower().startswith("https:") and environ.get("MQUEUE_CA_FILE")) or None,
     )

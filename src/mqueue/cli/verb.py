@@ -21,6 +21,7 @@ from mqueue.cli.contexts import Context, book_path, read_book
 from mqueue.cli.output import Output, Printer
 from mqueue.cli.session import Session
 from mqueue.cli.target import Flags, resolve
+from mqueue.model.times import duration_ms
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -55,6 +56,10 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "ca": (Annotated[str | None, _place("--ca", help="Whom to trust: certificates, PEM. [MQUEUE_CA_FILE]")], None),
     "cert": (Annotated[str | None, _place("--cert", help="Our own certificate, PEM.")], None),
+    "timeout": (
+        Annotated[str, typer.Option("--timeout", help="How long a call may take.", rich_help_panel=_PLACE)],
+        "30s",
+    ),
     "cert_key": (Annotated[str | None, _place("--cert-key", help="Its private key, PEM.")], None),
 }
 
@@ -97,9 +102,11 @@ def verb(app: typer.Typer, name: str, panel: str | None = None) -> Callable[[F],
 
     def register(function: F) -> F:
         def run(**given: Any) -> None:
-            flags, output = _taken(given)
-            with exits.told(), Session(_context(flags), Printer(output)) as session:
-                function(session, **given)
+            flags, output, timeout = _taken(given)
+            with exits.told():
+                duration_ms(timeout, "timeout")
+                with Session(_context(flags), Printer(output), timeout) as session:
+                    function(session, **given)
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         common = [Parameter(n, Parameter.KEYWORD_ONLY, default=d, annotation=a) for n, (a, d) in _OPTIONS.items()]
@@ -136,12 +143,13 @@ def confirm(question: str, yes: bool) -> None:
         raise typer.Exit(exits.FAILED)
 
 
-def _taken(given: dict[str, Any]) -> tuple[Flags, Output]:
+def _taken(given: dict[str, Any]) -> tuple[Flags, Output, str]:
     """The options of every verb, taken out of what was given."""
     output: Output = given.pop("output")
+    timeout: str = given.pop("timeout")
     key = given.pop("cert_key")
     place = {name: given.pop(name) for name in _OPTIONS if name in given}
-    return Flags(key=key, **place), output
+    return Flags(key=key, **place), output, timeout
 
 
 def _context(flags: Flags) -> Context:

@@ -68,6 +68,7 @@ def consume(
     wait_ms = 0 if wait is None else duration_ms(wait, "wait")
     wanted = Wanted(topic, group, limit, follow, wait_ms, visibility, start, stop, partition)
     _check(wanted, ack)
+    session.patient = follow
     with interrupts() as heard, written(session.printer, verbose) as put:
         count = _run(session.queue, wanted, ack, put, heard)
     if not count:
