@@ -20,7 +20,7 @@ SCHEMA = "#/components/schemas/{name}"
 
 Json = dict[str, Any]
 
-_SECTIONS = {
+_SECTIONS = {  # the first word that is in a path decides
     "dlq": "Dead letters",
     "groups": "Groups",
     "cursors": "Pipeline",
@@ -38,7 +38,8 @@ _SECTIONS = {
     "stats": "Administration",
 }
 OTHERS = "Routes of other queues"
-SECTIONS = (*dict.fromkeys(_SECTIONS.values()), "Operations", OTHERS)
+SECTIONS = ("Messages", "Topics", "Groups", "Dead letters", "Pipeline", "Administration", "Operations", OTHERS)
+assert set(_SECTIONS.values()) <= set(SECTIONS)
 _OPERATIONS = ("health", "livez", "readyz", "metrics", "openapi.json", "docs", "")
 
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9._-]+$", "minLength": 1, "maxLength": NAME_LENGTH_MAX}
