@@ -83,7 +83,7 @@ def section(route: Route) -> str:
         return "Operations"
     if parts[0] != "v1":
         return OTHERS
-    return next(title for word, title in _SECTIONS.items() if word in parts)
+    return next((title for word, title in _SECTIONS.items() if word in parts), OTHERS)
 
 
 def document(table: Sequence[Route]) -> Json:
