@@ -6,8 +6,11 @@ are answers too; anything else ends the run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
+
+from msgspec.structs import replace
 
 from mqueue import Draft, Error, Message
 from mqueue.model.message import Receipt
@@ -16,6 +19,7 @@ from tests.simulation.world import World
 
 TOPICS = ("a", "b", "c")
 GROUPS = ("default", "g2")
+TRANSACTIONS = ("x/1", "x/2", "x/3")
 SETTINGS: tuple[dict[str, Any], ...] = (
     {"retention": {"on_ack": True}},
     {"retention": {"hours": 0.01}},
@@ -42,6 +46,8 @@ class Journey:
         self.dice = Random(f"journey {seed}")
         self.hands: list[tuple[str, list[Message]]] = []
         self.ids: list[int] = []
+        self.staged: dict[str, dict[str, tuple[str, list[bytes]]]] = {}
+        """What of each transaction was staged on this walk: part → topic and payloads."""
         self.told: list[str] = []
         """What every call was answered, in words that a second run has to repeat."""
         self._steps = dict(_STEPS)
@@ -166,6 +172,47 @@ class Journey:
     def redrive(self) -> Any:
         return self.world.broker.dlq(self.dice.choice(TOPICS)).redrive(limit=self.dice.choice([None, 1])).redriven
 
+    # Cursors and transactions
+
+    def pin(self) -> Any:
+        topic, name = self.dice.choice(TOPICS), self.dice.choice(["c1", "c2"])
+        if self.dice.random() < 0.2:
+            return self.world.broker.delete_cursor(topic, name)
+        place = self.dice.choice([None, {0: 3}])
+        return self.world.broker.set_cursor(topic, name, place, ttl=self.dice.choice(["20s", "1h"])).offsets
+
+    def stage(self) -> Any:
+        id, part, topic = self.dice.choice(TRANSACTIONS), self.dice.choice(["", "p"]), self.dice.choice(TOPICS)
+        drafts = [self._draft() for _ in range(self.dice.choice([1, 2, 5]))]
+        drafts = [replace(draft, payload=self.dice.randbytes(16), idempotency_key=None) for draft in drafts]
+        answer = self.world.broker.stage(id, topic, drafts, part=part, ttl=self.dice.choice(["30s", "24h"]))
+        self.staged.setdefault(id, {})[part] = (topic, [draft.payload for draft in drafts])
+        return answer.messages
+
+    def commit(self) -> Any:
+        id = self.dice.choice(list(self.staged) or TRANSACTIONS)
+        before = self._log_of(TOPICS)
+        answer = self.world.broker.commit(id)
+        after = self._log_of(TOPICS)
+        for topic, payloads in self.staged.pop(id, {}).values():
+            shown = [after[topic].count(payload) - before[topic].count(payload) for payload in payloads]
+            if shown != [1] * len(payloads):
+                self.answers.violations.append(f"a commit of {id} showed the messages of a part {shown} times")
+        return answer.messages
+
+    def abort(self) -> Any:
+        id = self.dice.choice(TRANSACTIONS)
+        answer = self.world.broker.abort(id)
+        self.staged.pop(id, None)
+        return answer.messages
+
+    def _log_of(self, topics: Sequence[str]) -> dict[str, list[bytes]]:
+        known = self.world.broker.topics()
+        return {
+            topic: [message.payload for message in self.world.broker.scan(topic)] if topic in known else []
+            for topic in topics
+        }
+
     # Time and upkeep
 
     def pass_time(self) -> Any:
@@ -197,6 +244,10 @@ _STEPS = {
     "delete_topic": 0.7,
     "delete_group": 0.4,
     "redrive": 2,
+    "pin": 1.5,
+    "stage": 6,
+    "commit": 5,
+    "abort": 0.5,
     "pass_time": 12,
     "keep_up": 12,
     "save_points": 2,

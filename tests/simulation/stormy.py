@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from mqueue import Message
+from mqueue.broker.envelope import EmbeddedMessage
 from mqueue.heart.runs import Run
 from mqueue.testing import ManualClock
 from mqueue.testing.disk import SimDisk
@@ -114,7 +114,7 @@ class Stormy(Workload):
         self.recorder.go_on(self.world, self.record)
         self.hands = [(who, group, [self._bound(one) for one in messages]) for who, group, messages in self.hands]
 
-    def _bound(self, message: Message) -> Message:
+    def _bound(self, message: EmbeddedMessage) -> EmbeddedMessage:
         """A message in hand, for the broker that came after: as a client would hold it, by its token and its place."""
         desk = self.broker._desk(workload.TOPIC, self.clock.now())
         lease = desk.engine.store.state.leases.get(message._lease.token)
@@ -123,10 +123,10 @@ class Stormy(Workload):
             message._desk = desk
             return message
         run: Run = next((r for r in lease.runs if r.partition == message.partition and _in(r, message)), message._run)
-        return Message(desk, lease, run, message._frame, message._row, message.payload, message._settled)
+        return EmbeddedMessage(desk, lease, run, message._frame, message._row, message.payload, message._settled)
 
 
-def _in(run: Run, message: Message) -> bool:
+def _in(run: Run, message: EmbeddedMessage) -> bool:
     return bool(run.start <= message.offset < run.stop and run.mask >> message.offset - run.start & 1)
 
 
