@@ -57,6 +57,7 @@ class Terminal:
         monkeypatch.delenv("MQUEUE_CONFIG", raising=False)
         monkeypatch.delenv("MQUEUE_CA_FILE", raising=False)
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+        monkeypatch.setattr(sys, "path", list(sys.path))  # running a worker adds to it
         monkeypatch.chdir(home)
 
     def set(self, name: str, value: str) -> None:

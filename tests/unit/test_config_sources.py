@@ -349,6 +349,9 @@ def test_variables_of_clients_and_of_kubernetes_are_left_alone() -> None:
         "MQUEUE_PORT_8080_TCP_ADDR": "10.0.0.1",
         "MQUEUE_URL": "http://x",
         "MQUEUE_TOKEN": "x",
+        "MQUEUE_TOKEN_FILE": "x",
+        "MQUEUE_CONTEXT": "x",
+        "MQUEUE_CA_FILE": "x",
         "MQUEUE_NAMESPACE": "x",
         "PATH": "/bin",
     }
