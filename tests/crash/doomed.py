@@ -5,6 +5,7 @@ and the server says `dead PID` once it is gone. A child never ends by itself. Wh
 
     P id sha256    published            a id    about to be acked
     R id           received             A id    acked
+    S tx payloads  staged, all of it    C tx    committed
 """
 
 from __future__ import annotations
@@ -59,6 +60,20 @@ def consume(broker: Broker, notes: Notes, rng: Random) -> None:
         notes.note(f"A {message.id}" for message in chosen)
 
 
+def transact(broker: Broker, notes: Notes, rng: Random) -> None:
+    """Stage parts, one of them twice, and commit: twice too, as somebody does who was not answered."""
+    number = rng.randrange(1 << 60)
+    bodies = [[f"{number}-{part}-{n}" for n in range(rng.randrange(1, 30))] for part in range(3)]
+    for part, payloads in enumerate(bodies):
+        if part == 1:
+            broker.stage(f"x/{number}", "tx", ["replaced"], part=str(part))
+        broker.stage(f"x/{number}", "tx" if part else "tx2", payloads, part=str(part))
+    notes.note([f"S {number} {','.join(map(str, map(len, bodies)))}"])
+    for _ in range(2):
+        broker.commit(f"x/{number}")
+    notes.note([f"C {number}"])
+
+
 def keep_up(broker: Broker, notes: Notes, rng: Random) -> None:
     """What goes on once a second, more often: checkpoints, indexes and cleaning are to be met by kills too."""
     upkeep: Any = broker._engine.upkeep
@@ -66,7 +81,7 @@ def keep_up(broker: Broker, notes: Notes, rng: Random) -> None:
     threading.Event().wait(0.01)
 
 
-WORKS = (publish, publish_many, consume, consume, keep_up)
+WORKS = (publish, publish_many, consume, consume, transact, keep_up)
 
 
 def live(folder: str, answers: str, seed: str) -> None:
