@@ -7,12 +7,14 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mqueue
-from mqueue.cli import lines, taking
+from mqueue.cli import lines, shapes, taking
 from mqueue.cli.main import main
+from mqueue.testing import ManualClock
 from tests.integration.terminal import Terminal
 
 PLACES = ["file", "http"]
@@ -268,6 +270,36 @@ def test_a_reader_who_has_had_enough_is_no_error_and_loses_nothing(
         done = terminal.run("consume", "orders")
     assert (done.code, done.err) == (0, "")
     assert terminal.run("consume", "orders").lines == ["a", "b"]
+
+
+def test_an_array_is_closed_whatever_happens(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal.run("produce", "orders", *"abc")
+    shown = shapes.message
+
+    def shape(m: mqueue.Message) -> dict[str, Any]:
+        if m.payload == b"b":
+            raise KeyboardInterrupt
+        return shown(m)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shapes, "message", shape)
+        done = terminal.run("consume", "orders", "-o", "json")
+    assert done.code == 130
+    assert [m["payload"] for m in done.json] == ["a"]
+
+
+def test_what_was_held_for_too_long_is_told(
+    broker: mqueue.Broker, manual_clock: ManualClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker.publish_many("orders", ["a", "b"])
+    early = broker.receive("orders", visibility="1s")
+    manual_clock.advance("2s")
+    taking.settle(broker.ack, [*early, *broker.receive("orders", limit=1)], "acked")
+    assert "1 messages were held for longer than their lease: they are not acked" in capsys.readouterr().err
+    taking.settle(broker.release, early, "given back")
+    assert "1 messages were held" in capsys.readouterr().err
+    taking.settle(broker.ack, [], "acked")
+    assert capsys.readouterr().err == ""
 
 
 def test_a_log_is_followed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

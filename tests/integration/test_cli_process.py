@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import mqueue
+from tests.integration.terminal import Terminal
 
 PATIENCE_SECONDS = 120
 
@@ -55,6 +56,18 @@ def test_lines_are_published_as_they_come_and_not_when_a_batch_is_full(environ: 
         assert process.wait(PATIENCE_SECONDS) == 0
 
 
+def test_an_interrupt_ends_waiting_for_lines(environ: dict[str, str], tmp_path: Path) -> None:
+    with running(environ, "produce", "orders", "-o", "ndjson") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        print("a", file=process.stdin, flush=True)
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_SECONDS) == 130
+    with mqueue.Broker(tmp_path / "data") as q:
+        assert q.stats("orders").published == 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_following_in_good_order(environ: dict[str, str], tmp_path: Path, number: signal.Signals) -> None:
     with mqueue.Broker(tmp_path / "data") as q:
@@ -79,11 +92,17 @@ def test_a_reader_who_leaves_is_no_error_and_nothing_is_lost(environ: dict[str, 
         assert q.stats("orders").ready == 200
 
 
-def test_a_server_is_started_used_and_stopped(environ: dict[str, str], tmp_path: Path) -> None:
+def test_a_server_is_started_used_and_stopped(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running(environ, "serve", "--data-dir", str(tmp_path / "served"), "--http", "127.0.0.1:0") as process:
         assert process.stdout is not None
         ready = process.stdout.readline()
         assert ready.startswith("ready http=127.0.0.1:")
+        terminal = Terminal(monkeypatch, tmp_path)
+        terminal.set("MQUEUE_URL", ready.strip().replace("ready http=", "http://"))
+        assert terminal.run("produce", "orders", "a", "b").code == 0
+        assert terminal.run("consume", "orders", "--limit", 1).lines == ["a"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_SECONDS) == 0
-    assert (tmp_path / "served").is_dir()
+    assert terminal.run("consume", "orders", "--url", f"file:{tmp_path}/served").lines == ["b"]
