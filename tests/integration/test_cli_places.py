@@ -235,17 +235,20 @@ def test_a_worker_that_is_not_there(terminal: Terminal, place: str) -> None:
 def test_a_worker_goes_where_it_is_told(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal.run("produce", "orders", "a", "--url", "file:data")
     Path("shop_for_cli.py").write_text(
-        "import mqueue\n"
+        "import mqueue, os\n"
         "app = mqueue.Worker()\n"
         "@app.handler('orders')\n"
         "async def ship(order: str) -> None:\n"
-        "    print('shipped', order)\n"
+        "    print('shipped', order, os.environ.get('MQUEUE_TOKEN'), os.environ['MQUEUE_NAMESPACE'])\n"
         "    app.stop()\n"
     )
     monkeypatch.syspath_prepend(str(terminal.home))
-    done = terminal.run("worker", "shop_for_cli:app", "--url", "file:data", "-c", 1)
-    assert (done.code, done.out) == (0, "shipped a\n")
+    terminal.run("context", "set", "here", "--url", "file:data", "-n", "default")
+    terminal.set("MQUEUE_TOKEN", "meant for another place")
+    done = terminal.run("worker", "shop_for_cli:app", "--context", "here", "-c", 1)
+    assert (done.code, done.out) == (0, "shipped a None default\n")
     assert "MQUEUE_URL" not in os.environ
+    assert "MQUEUE_TOKEN" in os.environ
     assert terminal.run("peek", "orders", "--url", "file:data").code == 3
 
 

@@ -56,11 +56,11 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "ca": (Annotated[str | None, _place("--ca", help="Whom to trust: certificates, PEM. [MQUEUE_CA_FILE]")], None),
     "cert": (Annotated[str | None, _place("--cert", help="Our own certificate, PEM.")], None),
+    "cert_key": (Annotated[str | None, _place("--cert-key", help="Its private key, PEM.")], None),
     "timeout": (
         Annotated[str, typer.Option("--timeout", help="How long a call may take.", rich_help_panel=_PLACE)],
         "30s",
     ),
-    "cert_key": (Annotated[str | None, _place("--cert-key", help="Its private key, PEM.")], None),
 }
 
 
@@ -118,7 +118,7 @@ def verb(app: typer.Typer, name: str, panel: str | None = None) -> Callable[[F],
 
 
 def local_verb(app: typer.Typer, name: str, panel: str | None = None) -> Callable[[F], F]:
-    """The same for what talks to nobody: no session, no options of its own accord."""
+    """The same for what talks to nobody: no session, and no options but its own."""
 
     def register(function: F) -> F:
         def run(**given: Any) -> None:

@@ -152,7 +152,7 @@ def _scan(queue: Queue, wanted: Wanted, start: int | str | None, partition: int 
 
 
 def _tail(queue: Queue, wanted: Wanted, heard: Interrupts) -> Iterator[AnyMessage]:
-    """Each partition from where the last look ended; new ones from the beginning."""
+    """Each partition from where the last look at it ended."""
     ends: dict[int, int] = {}
     never = threading.Event()
     while True:

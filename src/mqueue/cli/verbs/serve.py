@@ -51,7 +51,7 @@ def worker(
     session: Session,
     app: Annotated[str, typer.Argument(help="Where the Worker is: module:name.", show_default=False)],
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", "-c", min=1, help="Messages at once, over all handlers.")
+        int | None, typer.Option("--concurrency", "-c", min=1, help="Messages at once, of each handler.")
     ] = None,
 ) -> None:
     """Run the handlers of a Worker until told to stop."""
@@ -63,10 +63,14 @@ def worker(
 
 @contextmanager
 def _told_to_workers(context: Context) -> Iterator[None]:
-    """A worker that names no url looks into the environment: let it find there what this run was told."""
+    """A worker that names no url looks into the environment: let it find there what this run was told, and no more."""
     given = {"MQUEUE_URL": context.url, "MQUEUE_TOKEN": context.token, "MQUEUE_NAMESPACE": context.namespace}
     before = dict(os.environ)
-    os.environ.update({name: value for name, value in given.items() if value is not None})
+    for name, value in given.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
     try:
         yield
     finally:

@@ -27,6 +27,8 @@ COLUMNS = (
 )
 
 _INTERVAL_MS_MIN = 100
+_TOPICS_MAX = 1000
+"""Each is a call of its own: of more topics than these the first are looked at."""
 
 
 def add(app: typer.Typer) -> None:
@@ -67,7 +69,7 @@ class View:
         """All topics, those with the most to do first."""
         queue = self._session.queue
         now = time.monotonic()
-        found = {name: shapes.stats(queue.stats(name)) for name in queue.topics()}
+        found = {name: shapes.stats(queue.stats(name)) for name in queue.topics()[:_TOPICS_MAX]}
         for name, numbers in found.items():
             before = self._before.get(name)
             span = now - self._at
