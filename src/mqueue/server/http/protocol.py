@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         drained, self._drained = self._drained, None
-        self.deadline = NEVER
+        self.deadline = self._connections.now + LINGER_SECONDS if self._over else NEVER
         if drained is not None and not drained.done():
             drained.set_result(None)
 

@@ -1,0 +1,239 @@
+"""One connection, with a transport that only takes notes: order, limits in one go, patience with slow readers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from mqueue.server.http.answer import TEXT, Answer, Streamed, error_answer
+from mqueue.server.http.app import App
+from mqueue.server.http.connections import Connections
+from mqueue.server.http.protocol import ARRIVED_MAX, NEVER, Connection
+from mqueue.server.http.service import Bounds
+
+REQUEST = b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n"
+Handler = Callable[[str], Awaitable[Answer | Streamed]]
+
+
+class Notes:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.closed = self.aborted = self.ended = False
+        self.reading = True
+        self.waiting_bytes = 0
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("192.0.2.1", 1) if name == "peername" else None
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.written += data
+
+    def writelines(self, pieces: list[bytes]) -> None:
+        self.write(b"".join(pieces))
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting_bytes
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
+
+    def pause_reading(self) -> None:
+        assert self.reading
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.reading
+        self.reading = True
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """The bodies of the answers so far, none of which holds an empty line."""
+        return [part.partition(b"HTTP/1.1")[0] for part in self.written.split(b"\r\n\r\n")[1:]]
+
+
+class Stub:
+    """An app that admits everybody."""
+
+    def __init__(self, handler: Handler, bounds: Bounds) -> None:
+        self.service = self
+        self.bounds = bounds
+        self._handler = handler
+
+    def admit(self, method: str, target: str, headers: Any, socket: str, certificate: Any) -> Any:
+        return target, None
+
+    async def answer(self, call: str, route: None) -> Answer | Streamed:
+        return await self._handler(call)
+
+    def refusal(self, error: Any, what: str) -> Answer:
+        return error_answer(error)
+
+
+async def echo(target: str) -> Answer:
+    return Answer(200, target.encode(), TEXT)
+
+
+def opened(handler: Handler = echo, bounds: Bounds | None = None) -> tuple[Connection, Notes, Connections]:
+    connections = Connections(cast(App, Stub(handler, bounds or Bounds())))
+    return *joined(connections), connections
+
+
+def joined(connections: Connections) -> tuple[Connection, Notes]:
+    notes = Notes()
+    connection = Connection(connections)
+    connection.connection_made(cast(asyncio.BaseTransport, notes))
+    return connection, notes
+
+
+async def turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def in_loop(test: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await test()
+
+    asyncio.run(run())
+
+
+def test_requests_in_one_go_are_answered_in_order_and_so_many_at_most() -> None:
+    async def test() -> None:
+        connection, notes, _ = opened()
+        connection.data_received(b"".join(REQUEST % number for number in range(ARRIVED_MAX + 10)))
+        await cast(asyncio.Task[None], connection.work)
+        assert notes.bodies[:ARRIVED_MAX] == [b"/%d" % number for number in range(ARRIVED_MAX)]
+        assert json.loads(notes.bodies[ARRIVED_MAX])["error"]["code"] == "crowded"
+        assert len(notes.bodies) == ARRIVED_MAX + 1
+        connection.data_received(REQUEST % 0)
+        assert connection.work is None
+
+    in_loop(test)
+
+
+def test_what_comes_while_at_work_is_held_and_not_read_on() -> None:
+    async def test() -> None:
+        go = asyncio.Event()
+
+        async def slow(target: str) -> Answer:
+            await go.wait()
+            return await echo(target)
+
+        connection, notes, _ = opened(slow)
+        connection.data_received(REQUEST % 1)
+        await turns()
+        connection.data_received(REQUEST % 2)
+        connection.data_received(REQUEST % 3)
+        assert not notes.reading
+        go.set()
+        await turns()
+        await turns()
+        assert notes.bodies == [b"/1", b"/2", b"/3"]
+        assert notes.reading
+
+    in_loop(test)
+
+
+def test_whoever_leaves_cancels_what_is_done_for_him() -> None:
+    async def test() -> None:
+        ended = []
+
+        async def endless(target: str) -> Answer:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(target)
+            return await echo(target)
+
+        connection, notes, connections = opened(endless)
+        connection.data_received(REQUEST % 1)
+        await turns()
+        connection.connection_lost(None)
+        await turns()
+        assert (ended, notes.written, len(connections)) == (["/1"], b"", 0)
+
+    in_loop(test)
+
+
+def test_a_stream_is_written_no_faster_than_it_is_taken_and_closed_at_the_end() -> None:
+    async def test() -> None:
+        made: list[int] = []
+        closed: list[bool] = []
+
+        async def pieces() -> AsyncGenerator[bytes, None]:
+            try:
+                for number in range(100):
+                    made.append(number)
+                    yield b"%d" % number
+                    await asyncio.sleep(0)
+            finally:
+                closed.append(True)
+
+        async def stream(target: str) -> Streamed:
+            return Streamed(pieces(), TEXT)
+
+        connection, notes, _ = opened(stream)
+        connection.data_received(REQUEST % 1)
+        connection.pause_writing()
+        await turns()
+        assert made == [0]
+        connection.resume_writing()
+        for _ in range(50):
+            await turns()
+        assert len(made) == 100
+        assert closed == [True]
+        assert notes.written.endswith(b"2\r\n99\r\n0\r\n\r\n")
+        assert not notes.closed
+
+        connection.data_received(REQUEST % 2)
+        await turns()
+        connection.connection_lost(None)
+        await turns()
+        assert closed == [True, True]
+
+    in_loop(test)
+
+
+def test_a_slow_reader_is_cut_off_and_given_time_by_the_size_of_its_answer() -> None:
+    async def test() -> None:
+        connection, notes, connections = opened(bounds=Bounds(body_timeout_ms=30_000))
+        connection.data_received(REQUEST % 1)
+        await turns()
+        notes.waiting_bytes = 64 * 1024 * 100
+        connection.pause_writing()
+        assert connection.deadline == pytest.approx(connections.now + 130)
+        connection.resume_writing()
+        assert connection.deadline == NEVER
+        connection.pause_writing()
+        connection.expire()
+        assert notes.aborted
+
+    in_loop(test)
+
+
+def test_a_flood_gets_no_answers() -> None:
+    async def test() -> None:
+        connections = Connections(cast(App, Stub(echo, Bounds(connections_max=1))))
+        first, *rest = [joined(connections)[1] for _ in range(1010)]
+        assert not first.closed
+        assert b"crowded" in rest[0].written
+        assert rest[-1].aborted
+        assert rest[-1].written == b""
+
+    in_loop(test)
