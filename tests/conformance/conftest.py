@@ -13,7 +13,11 @@ import pytest
 from msgspec import Struct
 
 import mqueue
+from mqueue.config import Config, Metrics, NamespaceQuotas
+from mqueue.model.limits import Limits
+from mqueue.model.settings import parse
 from mqueue.testing import ManualClock
+from mqueue.testing.server import RunningServer
 
 
 class Backend(Struct, frozen=True):
@@ -32,7 +36,48 @@ def _disk(clock: ManualClock, folder: Path, **settings: Any) -> mqueue.Broker:
     return mqueue.Broker(folder, clock=clock, storage=mqueue.Storage(reserve_bytes=0), **settings)
 
 
-BACKENDS = {"memory": Backend(_memory, embedded=True), "disk": Backend(_disk, embedded=True)}
+class Remote:
+    """A client, and the server of its own that it talks to."""
+
+    def __init__(self, clock: ManualClock, encoding: str, settings: dict[str, Any]) -> None:
+        name = settings.pop("name", "")
+        config = Config(
+            limits=settings.pop("limits", Limits()),
+            quotas=NamespaceQuotas(namespaces=settings.pop("quotas", {})),
+            topic=parse(settings),
+            metrics=Metrics(enabled=False),
+        )
+        self._server = RunningServer(config, clock)
+        self._client = mqueue.Client(self._server.url, name=name, encoding=encoding, retry=False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def __enter__(self) -> Remote:
+        return self
+
+    def __exit__(self, *ending: object) -> None:
+        self._client.close()
+
+    def end(self) -> None:
+        self._client.close()
+        self._server.close()
+
+
+def _json(clock: ManualClock, folder: Path, **settings: Any) -> Remote:
+    return Remote(clock, "json", settings)
+
+
+def _arrow(clock: ManualClock, folder: Path, **settings: Any) -> Remote:
+    return Remote(clock, "arrow", settings)
+
+
+BACKENDS = {
+    "memory": Backend(_memory, embedded=True),
+    "disk": Backend(_disk, embedded=True),
+    "json": Backend(_json, embedded=False),
+    "arrow": Backend(_arrow, embedded=False),
+}
 
 
 @pytest.fixture(params=BACKENDS)
@@ -63,7 +108,7 @@ def make(backend, clock, tmp_path) -> Iterator[Callable[..., Any]]:
 
     yield open
     for queue in opened:
-        queue.close()
+        queue.end() if isinstance(queue, Remote) else queue.close()
 
 
 @pytest.fixture

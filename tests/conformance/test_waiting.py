@@ -226,6 +226,7 @@ def test_consume_goes_on_after_a_long_wait(q, clock) -> None:
     assert waiting.result().payload == b"1"
 
 
+@pytest.mark.usefixtures("embedded")  # from afar leases are extended by the time of the world
 def test_consume_keeps_its_leases_alive(q, clock) -> None:
     q.publish_many("t", [b"1", b"2"])
     messages = q.consume("t", visibility="10s")
@@ -361,6 +362,7 @@ def test_a_handler_may_settle_itself(q) -> None:
     assert q.stats("t").dead == 1
 
 
+@pytest.mark.usefixtures("embedded")  # from afar leases are extended by the time of the world
 def test_a_slow_handler_keeps_its_message(q, clock) -> None:
     started, go_on = threading.Event(), threading.Event()
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mqueue.broker.engine import Engine
-from mqueue.broker.intake import check_fairness_key, check_idempotency_key, check_rows
+from mqueue.broker.intake import check_fairness_key, check_idempotency_key, check_rows, check_size
 from mqueue.broker.publish import publish_rows, reached
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import BadFrame, BadPriority, BadTime, Refused, TooLarge
@@ -18,7 +18,7 @@ from mqueue.model.limits import TIME_MS_MAX, Limits
 from mqueue.model.message import Receipt
 from mqueue.model.priority import NORMAL, PRIORITY_MAX, PRIORITY_MIN
 from mqueue.store.place import check_priorities, place_batch
-from mqueue.wire.arrow import BODY, decode, largest
+from mqueue.wire.arrow import BODY, decode, largest, total
 from mqueue.wire.frame import Frame, one_or_many
 from mqueue.wire.rows import Numbers, Rows
 
@@ -164,8 +164,16 @@ def _check_sizes(batch: pa.RecordBatch, limits: Limits) -> None:
     for name, most in (("payload", limits.payload_bytes_max), ("key", limits.key_bytes_max)):
         if name in batch.schema.names and (size := largest(batch.column(name))) > most:
             raise TooLarge(f"{name} of {size} bytes; {most} are allowed", code=f"{name}_too_large")
-    if batch.nbytes > limits.call_bytes_max:
-        raise TooLarge(f"{batch.nbytes} bytes in one call; {limits.call_bytes_max} are allowed", code="call_too_large")
+    check_size(_size(batch), limits)
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    """What counts of a call: payloads, keys and headers, as if they were handed in one by one."""
+    names = batch.schema.names
+    columns = [batch.column(name) for name in ("payload", "key") if name in names]
+    if "headers" in names:
+        columns += batch.column("headers").flatten().flatten()
+    return sum(map(total, columns))
 
 
 def _numbers_of(batch: pa.RecordBatch, topic: Topic, now: int) -> Rows:

@@ -37,7 +37,7 @@ from mqueue.client.manage import topic_path
 from mqueue.client.producer import AsyncProducer
 from mqueue.client.source import RemoteSource
 from mqueue.client.tables import AsyncClientLease
-from mqueue.client.window import Window, path_of
+from mqueue.client.window import Window, message_path, path_of
 from mqueue.model.limits import MIB
 from mqueue.model.message import Draft, Receipt
 from mqueue.model.names import check_name
@@ -272,11 +272,11 @@ class AsyncClient:
 
     async def metrics(self) -> dict[str, int]:
         """The whole server, all namespaces, in plain numbers."""
-        return await self._window.ask(dict[str, int], "GET", path_of("stats"))
+        return await self._window.ask(dict[str, int], "GET", path_of("stats"), everywhere=True)
 
     async def damage(self) -> list[str]:
         """What of the data directory was found to be damaged, in sentences; empty if all is well."""
-        return await self._window.ask(list[str], "GET", path_of("damage"))
+        return await self._window.ask(list[str], "GET", path_of("damage"), everywhere=True)
 
     # Schedule
 
@@ -286,7 +286,7 @@ class AsyncClient:
 
     async def cancel(self, id: int | Receipt | AsyncMessage) -> None:
         """End a scheduled message; Conflict if it is not scheduled any more."""
-        await self._window.tell("DELETE", path_of("messages", id_of(id)))
+        await self._window.tell("DELETE", message_path(id_of(id)))
 
     async def reschedule(
         self, id: int | Receipt | AsyncMessage, *, deliver_at: Instant | None = None, delay: Duration | None = None

@@ -8,6 +8,7 @@ is tried again then. Knows HTTP and connections; does not know what is asked.
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -39,6 +40,7 @@ KEEP_SECONDS = 15.0
 """A connection that rests for longer is not used again: the server may be about to close it."""
 
 _ERROR = msgspec.json.Decoder(ErrorOut)
+_PIECE_BYTES = MIB
 _OF_THE_LINE = ("unreachable", "line_broken")
 FORKED = "this client was made before the process forked, and its connections are the parent's: make a new one"
 
@@ -90,17 +92,14 @@ class Line:
         if self._farewells:  # what is being given back is given back first: the next call may ask for it
             await asyncio.wait(set(self._farewells))
             self._check()
-        if not request.wait_ms:
-            return await self._counted(request)
-        assert self._over is not None
-        return await _unless(self._tries(request), (self._over,) if stopped is None else (self._over, stopped))
-
-    async def _counted(self, request: Request) -> Reply:
         assert self._idle is not None
+        assert self._over is not None
         self._busy += 1
         self._idle.clear()
         try:
-            return await self._tries(request)
+            if not request.wait_ms:
+                return await self._tries(request)
+            return await _unless(self._tries(request), (self._over,) if stopped is None else (self._over, stopped))
         finally:
             self._busy -= 1
             if not self._busy:
@@ -142,7 +141,7 @@ class Line:
             async with self._open().request(
                 request.method,
                 URL(self._address.url + request.path, encoded=True),
-                data=request.body or None,
+                data=_sent(request.body),
                 headers=request.headers,
                 timeout=timeout,
                 allow_redirects=False,
@@ -222,6 +221,11 @@ class Line:
     async def send_last(self, request: Request) -> Reply:
         """While the line is being closed: one try."""
         return await self._once(request, CLOSE_SECONDS_MAX)
+
+
+def _sent(body: bytes) -> bytes | io.BytesIO | None:
+    """A large body goes out piece by piece, so that the loop is not held."""
+    return (io.BytesIO(body) if len(body) > _PIECE_BYTES else body) or None
 
 
 def _refusal(reply: Reply) -> Error:

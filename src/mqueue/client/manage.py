@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 from msgspec import Struct
 
-from mqueue.broker.cursors import Cursor
+from mqueue.broker.cursors import Cursor, lasting_ms
 from mqueue.broker.replay import Position, check_position
 from mqueue.broker.transact import StagedPart, Transaction
 from mqueue.client import outgoing
-from mqueue.client.window import Window, parsed, path_of
-from mqueue.model.errors import BadTime
+from mqueue.client.window import Window, message_path, parsed, path_of
+from mqueue.model.errors import BadTime, Refused
 from mqueue.model.names import check_name, check_part, check_transaction
 from mqueue.model.settings import check_values
 from mqueue.model.times import Duration, Instant, duration_ms, instant, rfc3339
@@ -98,11 +98,11 @@ async def reschedule(window: Window, id: int, deliver_at: Instant | None, delay:
         None if deliver_at is None else instant(deliver_at, "deliver_at"),
         None if delay is None else f"{duration_ms(delay, 'delay')}ms",
     )
-    await window.tell("PATCH", path_of("messages", id), told)
+    await window.tell("PATCH", message_path(id), told)
 
 
 async def set_cursor(window: Window, topic: str, name: str, offsets: Mapping[int, int] | None, ttl: Duration) -> Cursor:
-    told = CursorIn(None if offsets is None else dict(offsets), f"{duration_ms(ttl, 'ttl')}ms")
+    told = CursorIn(_places(offsets), f"{lasting_ms(ttl)}ms")
     return _cursor(await window.ask(CursorOut, "PUT", _cursor_path(topic, name), told))
 
 
@@ -113,6 +113,14 @@ async def cursors(window: Window, topic: str) -> list[Cursor]:
 
 async def delete_cursor(window: Window, topic: str, name: str) -> None:
     await window.tell("DELETE", _cursor_path(topic, name))
+
+
+def _places(offsets: Any) -> dict[int, int] | None:
+    if offsets is None:
+        return None
+    if not isinstance(offsets, Mapping) or {type(n) for place in offsets.items() for n in place} - {int}:
+        raise Refused(f"offsets {offsets!r:.80}; it takes a mapping of partitions to offsets", code="bad_position")
+    return dict(offsets)
 
 
 def _cursor(told: CursorOut) -> Cursor:
@@ -128,13 +136,15 @@ async def stage(
     ttl: Duration,
 ) -> StagedPart:
     """It may be repeated: the same part takes the place of the first."""
-    query = {"topic": check_name(topic, "topic"), "part": check_part(part), "ttl": f"{duration_ms(ttl, 'ttl')}ms"}
+    check_transaction(transaction)
+    query = {"topic": check_name(topic, "topic"), "part": check_part(part), "ttl": f"{lasting_ms(ttl)}ms"}
     path = _transaction(transaction, "stage")
     if isinstance(messages, pa.Table | pa.RecordBatch):
         reply = await window.send("POST", path, query=query, arrow=outgoing.stream(messages), repeatable=True)
     else:
         items = list(messages)
-        body = outgoing.body(items, outgoing.rows(items), topic, None)
+        named = outgoing.topic_of(topic, items)
+        body = outgoing.body(items, outgoing.rows(items), named, None)
         reply = await window.send("POST", path, body, query, repeatable=True)
     told = parsed(StagedOut, reply)
     return StagedPart(told.id, told.part, told.messages)

@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from mqueue.broker.intake import rows_of
-from mqueue.model.errors import Refused
+from mqueue.broker.intake_arrow import checked_table
+from mqueue.model.errors import BadFrame, Refused
 from mqueue.model.limits import MIB, Limits
 from mqueue.model.message import Draft
 from mqueue.model.names import check_name
 from mqueue.model.settings import Settings
-from mqueue.wire.arrow import encode
+from mqueue.wire.arrow import BODY, encode
 from mqueue.wire.json import MessageIn, PublishIn
 from mqueue.wire.rows import Headers, Numbers, Rows
 from mqueue.wire.stream import write_stream
@@ -73,9 +74,21 @@ def table(columns: Rows) -> pa.Table:
 _TIME = pa.timestamp("ms", "UTC")
 
 
-def stream(table: pa.Table | pa.RecordBatch) -> bytes:
-    """A table, or a batch, as it travels."""
-    return write_stream(table.to_batches() if isinstance(table, pa.Table) else [table], table.schema)
+def stream(given: Any) -> bytes:
+    """A table of a user as it travels: checked as a broker would, in columns of plain types."""
+    batch = checked_table(given, _OPEN)
+    arrays = [_plain(name, batch.column(name)) for name in batch.schema.names]
+    plain = pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+    return write_stream([plain], plain.schema)
+
+
+def _plain(name: str, column: pa.Array) -> pa.Array:
+    if pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type) or name in BODY:
+        return column
+    try:
+        return column.cast(pa.int64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadFrame(f"column {name!r} of type {column.type} does not fit: {error}") from error
 
 
 def fits_table(items: Sequence[Any]) -> bool:

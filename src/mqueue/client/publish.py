@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from mqueue.client import incoming, outgoing
 from mqueue.client.window import ARROW, Window, parsed, path_of
-from mqueue.model.errors import BadFrame
 from mqueue.model.message import Receipt
 from mqueue.model.names import check_name
 from mqueue.wire.json import PublishOut
@@ -25,7 +24,7 @@ async def publish_many(
     name = outgoing.topic_of(topic, items)
     repeatable = outgoing.is_repeatable(items)
     if name is not None and window.address.encoding == "arrow" and outgoing.fits_table(items):
-        return await _send_table(window, name, outgoing.table(columns), durability, repeatable)
+        return await _send_table(window, name, outgoing.stream(outgoing.table(columns)), durability, repeatable)
     if name is None:
         items = outgoing.with_topic(topic, items)
     path = path_of("messages") if name is None else _path(name)
@@ -37,21 +36,19 @@ async def publish_many(
 async def publish_table(
     window: Window, topic: str, table: pa.Table | pa.RecordBatch, durability: str | None
 ) -> Sequence[Receipt]:
-    if not isinstance(table, pa.Table | pa.RecordBatch):
-        raise BadFrame(f"{type(table).__name__} is no pyarrow Table or RecordBatch")
-    names = table.schema.names
-    repeatable = names.count("idempotency_key") == 1 and not table.column("idempotency_key").null_count
-    return await _send_table(window, check_name(topic, "topic"), table, durability, repeatable)
+    body = outgoing.stream(table)
+    repeatable = "idempotency_key" in table.schema.names and not table.column("idempotency_key").null_count
+    return await _send_table(window, check_name(topic, "topic"), body, durability, repeatable)
 
 
 async def _send_table(
-    window: Window, topic: str, table: pa.Table | pa.RecordBatch, durability: str | None, repeatable: bool
+    window: Window, topic: str, body: bytes, durability: str | None, repeatable: bool
 ) -> list[Receipt]:
     reply = await window.send(
         "POST",
         _path(topic),
         query={"durability": durability},
-        arrow=outgoing.stream(table),
+        arrow=body,
         accept=ARROW,
         repeatable=repeatable,
     )

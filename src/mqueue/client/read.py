@@ -14,7 +14,7 @@ from mqueue.broker.replay import Position, check_position
 from mqueue.client import incoming
 from mqueue.client.home import Home
 from mqueue.client.receive import ALL_COLUMNS
-from mqueue.client.window import ARROW, Window, path_of
+from mqueue.client.window import ARROW, Window, message_path, path_of
 from mqueue.model.errors import NotFound
 from mqueue.model.names import check_name
 from mqueue.model.times import instant
@@ -122,11 +122,11 @@ class _Explanation(Struct):
 
 
 async def trace(window: Window, id: int) -> Trace:
-    told = await window.ask(_Trace, "GET", path_of("messages", id, "trace"))
+    told = await window.ask(_Trace, "GET", message_path(id, "trace"))
     events = tuple(TraceEvent(event.time, event.kind, event.detail) for event in told.events)
     return Trace(int(told.id), told.topic, events)
 
 
 async def explain(window: Window, id: int, group: str) -> Explanation:
-    told = await window.ask(_Explanation, "GET", path_of("messages", id, "explain"), query={"group": group})
+    told = await window.ask(_Explanation, "GET", message_path(id, "explain"), query={"group": group})
     return Explanation(told.code, told.sentence, told.until, told.by, told.ahead)

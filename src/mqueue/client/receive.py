@@ -93,7 +93,9 @@ def _leased(window: Window, holdings: Holdings, reply: Reply) -> tuple[pa.Table,
 def _held(
     window: Window, holdings: Holdings, token: str | None, count: int, reply: Reply, remaining_ms: int
 ) -> Held | None:
-    return holdings.take(window, token, count, reply.sent_at, remaining_ms) if token and count else None
+    if not token:  # at most once: nothing has to be settled
+        return Held("", count, 0, 0, 0) if count else None
+    return holdings.take(window, token, count, reply.sent_at, remaining_ms)
 
 
 def _path(topic: str) -> str:

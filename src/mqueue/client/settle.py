@@ -64,11 +64,13 @@ async def settle_messages(line: Line, verb: str, messages: Sequence[AnyMessage],
 async def _settle(verb: str, lease: Held | None, chosen: list[Letter], told: SettleIn) -> Settlement:
     """The messages of one lease: all of it by its token alone, a part by ids."""
     ids = [message.id for message in chosen]
+    distinct = list(dict.fromkeys(ids))
+    if lease is not None and not lease.token and verb == "ack" and not told.publish:
+        return Settlement(len(distinct))  # at most once: it was acked as it was handed out
     if lease is None or not lease.token:
         return Settlement(0, tuple(ids))
     window = chosen[0]._home.window
-    distinct = list(dict.fromkeys(ids))
-    whole = len(distinct) == lease.count and not lease.split
+    whole = len(distinct) == lease.count and not lease.split and not told.publish
     try:
         done = await settle_lease(window, verb, lease.token, told, None if whole else distinct)
         if whole and done.settled < lease.count:  # it has to be said what was lost

@@ -12,7 +12,7 @@ import msgspec
 
 from mqueue.client.address import Address
 from mqueue.client.line import Line, Reply, Request
-from mqueue.model.errors import Corrupt
+from mqueue.model.errors import Corrupt, NotFound, TooLarge
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class Window:
         self.line = line
         self.address = address
         self.namespace = namespace
-        self._headers = {"X-Mqueue-Namespace": namespace, "Accept": JSON}
+        self._headers = {"X-Mqueue-Namespace": namespace}
         if address.name:
             self._headers["X-Mqueue-Consumer"] = quote(address.name)
 
@@ -43,12 +43,22 @@ class Window:
         *,
         repeatable: bool | None = None,
         wait_ms: int = 0,
+        everywhere: bool = False,
         stopped: asyncio.Event | None = None,
     ) -> T:
         """The answer as `kind`. What only reads, or sets what is to be, may be asked twice."""
         return parsed(
             kind,
-            await self.send(method, path, body, query, repeatable=repeatable, wait_ms=wait_ms, stopped=stopped),
+            await self.send(
+                method,
+                path,
+                body,
+                query,
+                repeatable=repeatable,
+                wait_ms=wait_ms,
+                everywhere=everywhere,
+                stopped=stopped,
+            ),
         )
 
     async def tell(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> None:
@@ -66,12 +76,27 @@ class Window:
         accept: str = JSON,
         repeatable: bool | None = None,
         wait_ms: int = 0,
+        everywhere: bool = False,
         stopped: asyncio.Event | None = None,
     ) -> Reply:
+        """`everywhere`: it is asked for no namespace."""
         request = self.request(
-            method, path, body, query, arrow=arrow, accept=accept, repeatable=repeatable, wait_ms=wait_ms
+            method,
+            path,
+            body,
+            query,
+            arrow=arrow,
+            accept=accept,
+            repeatable=repeatable,
+            wait_ms=wait_ms,
+            everywhere=everywhere,
         )
-        return await self.line.send(request, stopped)
+        try:
+            return await self.line.send(request, stopped)
+        except TooLarge as error:
+            if error.code != "body_too_large":
+                raise
+            raise TooLarge(f"the call is too large to be sent: {error.message}", code="call_too_large") from None
 
     def request(
         self,
@@ -84,14 +109,15 @@ class Window:
         accept: str = JSON,
         repeatable: bool | None = None,
         wait_ms: int = 0,
+        everywhere: bool = False,
     ) -> Request:
         """Names of the query that are None are left out."""
-        headers = self._headers if accept == JSON else {**self._headers, "Accept": accept}
+        headers = {**({} if everywhere else self._headers), "Accept": accept}
         data = b""
         if arrow is not None:
-            data, headers = arrow, {**headers, "Content-Type": ARROW}
+            data, headers["Content-Type"] = arrow, ARROW
         elif body is not None:
-            data, headers = _written(body), {**headers, "Content-Type": JSON}
+            data, headers["Content-Type"] = _written(body), JSON
         given = {name: value for name, value in (query or {}).items() if value is not None}
         return Request(
             method,
@@ -101,6 +127,13 @@ class Window:
             method in ("GET", "PUT") if repeatable is None else repeatable,
             wait_ms,
         )
+
+
+def message_path(id: int, *names: str) -> str:
+    """The path of a message. What cannot be an id is none of a message that is there."""
+    if not 0 <= id < 1 << 63:
+        raise NotFound(f"message {id} is not there: it never was, or retention has dropped it")
+    return path_of("messages", id, *names)
 
 
 def _written(body: Any) -> bytes:

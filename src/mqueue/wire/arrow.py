@@ -51,6 +51,14 @@ def largest(column: pa.Array) -> int:
     return int(np.diff(offsets).max(initial=0))
 
 
+def total(column: pa.Array) -> int:
+    """How many bytes the values of a column of binary or text have together."""
+    if not len(column):
+        return 0
+    offsets = np.frombuffer(column.buffers()[1], np.int32, column.offset + len(column) + 1)[column.offset :]
+    return int(offsets[-1]) - int(offsets[0])
+
+
 def _pairs(headers: Headers | None) -> list[tuple[str, bytes]] | None:
     if not headers:
         return None

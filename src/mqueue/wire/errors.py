@@ -13,6 +13,7 @@ from mqueue.wire.json import ErrorBody
 
 _CODES: dict[str, type[Error]] = {
     **{kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Error)},
+    "cursors_full": errors.QueueFull,
     "data_lost": errors.Corrupt,
     "dedup_full": errors.QueueFull,
     "delay_too_long": errors.BadTime,
@@ -20,6 +21,7 @@ _CODES: dict[str, type[Error]] = {
     "id_clock_ahead": errors.Backpressure,
     "other_log": errors.Corrupt,
     "topics_full": errors.QueueFull,
+    "transactions_full": errors.QueueFull,
 }
 _STATUSES: dict[int, type[Error]] = {
     400: errors.Refused,
