@@ -275,6 +275,18 @@ class TestReceive:
         assert (lease["lease"], payloads(lease["messages"])) == (None, ["a"])
         assert ask("GET", "/v1/topics/orders/stats").json["acked"] == 1
 
+    def test_what_would_not_fit_an_answer_is_given_back(self, ask: Asking) -> None:
+        for part in range(5):
+            publish(ask, *({"payload": f"{part}.{number}" + "x" * 1_000_000} for number in range(8)))
+        answers = [ask("POST", "/v1/topics/orders/receive", {"limit": 10_000}) for _ in range(2)]
+        assert len(answers[0].body) < 40 * 1024 * 1024
+        first, second = (answer.json["messages"] for answer in answers)
+        names = [message["payload"][:3] for message in (*first, *second)]
+        assert names == [f"{part}.{number}" for part in range(5) for number in range(8)]
+        assert {message["attempt"] for message in second} == {1}
+        settled = settle(ask, answers[0].json["lease"], "ack")
+        assert settled.json["settled"] == len(first)
+
     def test_several_topics_have_a_lease_each(self, ask: Asking) -> None:
         ask.publish("a", "1")
         ask.publish("b", "2")

@@ -17,6 +17,7 @@ from mqueue.broker.commits import committed, settled
 from mqueue.broker.grip import Grip, grip_of
 from mqueue.broker.loop import LoopBroker
 from mqueue.broker.message import AsyncMessage
+from mqueue.broker.portion import fit
 from mqueue.broker.settle import Settlement, digest_of, follow
 from mqueue.broker.tables import ArrowLease
 from mqueue.broker.waiting import never, wait_in_loop
@@ -123,7 +124,10 @@ async def _take(
         desk = broker._desk(name, now)
         consumer = wanted.consumer or broker._name
         taken = engine.store.lease(desk.topic, wanted.group, room, visibility_ms, wanted.mode, consumer, now)
-        return None if taken is None else _Taken(desk, taken, content(desk, taken))
+        if taken is None:
+            return None
+        fit(desk, taken, now)
+        return _Taken(desk, taken, content(desk, taken))
 
     def look(now: int) -> list[_Taken]:
         found: list[_Taken] = []

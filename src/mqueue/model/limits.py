@@ -18,6 +18,8 @@ ERROR_TEXT_MAX = 4 * KIB
 IDEMPOTENCY_KEY_LENGTH_MAX = 1024
 WAIT_MS_MAX = 60_000
 RECEIVE_LIMIT_MAX = 10_000
+ANSWER_BYTES_MAX = 32 * MIB
+"""About how many bytes of messages one answer carries to a consumer elsewhere."""
 RECEIVE_TOPICS_MAX = 256
 REDRIVE_STEP_MESSAGES = 1_000
 """A redrive looks at so many of the dead at a time; others wait meanwhile."""

@@ -7,11 +7,9 @@ from typing import TypeVar
 
 from mqueue.broker.message import AnyMessage
 from mqueue.model.errors import Refused
-from mqueue.model.limits import MIB, RECEIVE_LIMIT_MAX
+from mqueue.model.limits import ANSWER_BYTES_MAX, RECEIVE_LIMIT_MAX
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Parameter
-
-ANSWER_BYTES_MAX = 32 * MIB
 
 M = TypeVar("M", bound=AnyMessage)
 

@@ -8,11 +8,12 @@ from mqueue.broker import overview, scanning
 from mqueue.broker.shown import messages_out, rows_out, table_out
 from mqueue.broker.tables import SCHEMA, batch_of
 from mqueue.model.errors import NotFound, Refused
+from mqueue.model.limits import ANSWER_BYTES_MAX
 from mqueue.model.times import instant_ms, rfc3339
 from mqueue.server.http.answer import ARROW, Answer, Headers, as_json
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Parameter, Route
-from mqueue.server.http.v1.paging import ANSWER_BYTES_MAX, LIMIT, fitting, limit_of
+from mqueue.server.http.v1.paging import LIMIT, fitting, limit_of
 from mqueue.server.http.v1.receive import COLUMNS, all_columns
 from mqueue.wire.json import ExplanationOut, MessageOut, MessagesOut, TraceEventOut, TraceOut
 from mqueue.wire.json_in import ids_of
