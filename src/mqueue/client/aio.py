@@ -42,7 +42,7 @@ from mqueue.model.limits import MIB
 from mqueue.model.message import Draft, Receipt
 from mqueue.model.names import check_name
 from mqueue.model.times import Duration, Instant
-from mqueue.wire.json_manage import PurgeOut
+from mqueue.wire.json_manage import DamageOut, PurgeOut
 
 
 class AsyncClient:
@@ -276,7 +276,7 @@ class AsyncClient:
 
     async def damage(self) -> list[str]:
         """What of the data directory was found to be damaged, in sentences; empty if all is well."""
-        return await self._window.ask(list[str], "GET", path_of("damage"), everywhere=True)
+        return (await self._window.ask(DamageOut, "GET", path_of("damage"), everywhere=True)).reports
 
     # Schedule
 

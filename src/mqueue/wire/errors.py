@@ -13,6 +13,7 @@ from mqueue.wire.json import ErrorBody
 
 _CODES: dict[str, type[Error]] = {
     **{kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Error)},
+    "crowded": errors.Backpressure,
     "cursors_full": errors.QueueFull,
     "data_lost": errors.Corrupt,
     "dedup_full": errors.QueueFull,

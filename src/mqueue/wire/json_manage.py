@@ -52,6 +52,12 @@ class TopicOut(Struct):
     settings: TopicSettings
 
 
+class DamageOut(Struct):
+    """What of the data directory was found to be damaged, in sentences."""
+
+    reports: list[str]
+
+
 class PurgeOut(Struct):
     purged: int
 

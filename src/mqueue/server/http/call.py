@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
@@ -62,7 +63,8 @@ class Call(Struct):
 
     @property
     def consumer(self) -> str:
-        return self.headers.get("x-mqueue-consumer", "")
+        """Escaped as in a URL: headers carry no other text than Latin."""
+        return unquote(self.headers.get("x-mqueue-consumer", ""))
 
     @property
     def brings_arrow(self) -> bool:

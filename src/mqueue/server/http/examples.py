@@ -80,6 +80,7 @@ _EXAMPLES: dict[Any, Any] = {
     json_manage.TopicSettings: _SETTINGS,
     json_manage.TopicsOut: {"topics": ["orders", "orders.dlq"], "next": None},
     json_manage.TopicOut: {"topic": "orders", "namespace": "default", "settings": _SETTINGS},
+    json_manage.DamageOut: {"reports": []},
     json_manage.PurgeOut: {"purged": 12},
     json_manage.PartitionsOut: {"partitions": [{"partition": 0, "start": 0, "end": 42, "messages": 42}]},
     TopicStats: {

@@ -13,6 +13,7 @@ from mqueue.server.http.routes import Route
 from mqueue.server.http.v1.paging import PAGED, page
 from mqueue.server.security.keys import KeyRecord
 from mqueue.wire.json_manage import (
+    DamageOut,
     KeyIn,
     KeyMadeOut,
     KeyOut,
@@ -40,6 +41,10 @@ async def stats(call: Call) -> Answer:
     named = "namespace" in call.query or "x-mqueue-namespace" in call.headers
     call.demand("read", call.namespace if named else "*")
     return as_json(StatsOut(**await overview.totals(call.behind, call.namespace if named else None)))
+
+
+async def damage(call: Call) -> Answer:
+    return as_json(DamageOut(await call.broker.damage()))
 
 
 async def quotas(call: Call) -> Answer:
@@ -92,6 +97,7 @@ _QUOTA_OF = "/v1/quotas/{namespace}"
 
 ROUTES = (
     Route("GET", "/v1/stats", stats, "read", "inside", "Show the server, or a namespace, in numbers", gives=StatsOut),
+    Route("GET", "/v1/damage", damage, "read", "server", "Show what of the data directory is damaged", gives=DamageOut),
     Route("GET", "/v1/namespaces", namespaces, "read", "server", "List namespaces", gives=NamespacesOut, query=PAGED),
     Route("GET", "/v1/quotas", quotas, "manage", "server", "List quotas", gives=QuotasOut, query=PAGED),
     Route("PUT", _QUOTA_OF, set_quota, "manage", "server", "Set a quota", takes=QuotaIn, gives=QuotaOut),
