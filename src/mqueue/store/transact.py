@@ -13,12 +13,12 @@ from contextlib import suppress
 from mqueue.heart.staging import Staging
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
-from mqueue.model.errors import Conflict, Error, NotFound, QueueFull, Refused, TooLarge
+from mqueue.model.errors import Conflict, Corrupt, Error, NotFound, QueueFull, Refused, TooLarge
 from mqueue.model.limits import COMMIT_STEP_BYTES, COMMIT_STEP_MESSAGES, TRANSACTION_TOPICS_MAX, Limits
 from mqueue.model.names import LEDGER, staging_name, transaction_of
 from mqueue.model.settings import Retention, Settings
 from mqueue.store.place import check_priorities, place_batch
-from mqueue.store.store import Store
+from mqueue.store.store import Store, check_settings
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Rows
 
@@ -169,6 +169,7 @@ def _check_commit(store: Store, topic: Topic, staging: Staging) -> None:
         if target is None:
             missing += 1
             target = Topic(0, topic.namespace, name, store.settings_of(name), 0)
+            check_settings(name, target.settings)
         store.check_room(target, sum(part.stop - part.start for part in parts))
         check_priorities(target, Rows([], priority=[level for part in parts for level in part.priorities]))
     store.check_topics(topic.namespace, missing)
@@ -178,11 +179,17 @@ def _next(store: Store, topic: Topic, staging: Staging) -> Iterator[tuple[str, F
     """Staged frames that are not published yet, with the topics they are for, as many as make one step."""
     count = size = 0
     for part in staging.rest():
-        for frame in store.log.frames(topic.id, 0, max(part.start, staging.moved), part.stop):
-            count, size = count + frame.count, size + frame.size
+        start = max(part.start, staging.moved)
+        for frame in store.log.frames(topic.id, 0, start, part.stop):
+            if frame.base != start:
+                break
+            count, size, start = count + frame.count, size + frame.size, frame.stop
             if count > frame.count and (count > COMMIT_STEP_MESSAGES or size > COMMIT_STEP_BYTES):
                 return
             yield part.target, frame
+        if start != part.stop:
+            name = transaction_of(topic.name)
+            raise Corrupt(f"{part.stop - start} staged messages of transaction {name!r} are missing", code="data_lost")
 
 
 def _publish(store: Store, namespace: str, name: str, staged: list[Frame], now: int) -> None:
