@@ -184,6 +184,6 @@ def test_every_metric_is_on_the_page_and_the_page_has_no_other(tmp_path: Path) -
 @pytest.mark.parametrize("value", [0.0, SECONDS[0], 0.3, 1e9])
 def test_a_value_is_in_every_bucket_from_its_own_on(value: float) -> None:
     requests = Requests([("GET", "/x")])
-    requests.of("GET", "/x").add(200, value, 1, 2)
-    buckets = requests.of("GET", "/x").seconds.cumulative()
+    requests.tallies["GET", "/x"].add(200, value, 1, 2)
+    buckets = requests.tallies["GET", "/x"].seconds.cumulative()
     assert [count for _, count in buckets] == [int(float(bound) >= value) for bound, _ in buckets]

@@ -36,17 +36,20 @@ class Watch:
 
     def end(self, call: Call, route: Route, answer: Answer | Streamed | None, begun: float) -> None:
         """It has an answer; None: the caller left before."""
-        self.requests.in_flight -= 1
+        seconds = perf_counter() - begun
+        requests = self.requests
+        requests.in_flight -= 1
         status = LEFT if answer is None else answer.status
         sent = len(answer.body) if isinstance(answer, Answer) else 0
-        self._answered(call, route, status, perf_counter() - begun, sent)
+        requests.tallies[route.method, route.path].add(status, seconds, len(call.body), sent)
+        if status >= 500 or route.verb == "manage" or ACCESS.isEnabledFor(logging.DEBUG):
+            self._tell(call, route, status, seconds)
 
     def turned_away(self, status: int) -> None:
         """A request that found no route, or was not let in."""
         self.requests.unrouted.add(status, 0.0, 0, 0)
 
-    def _answered(self, call: Call, route: Route, status: int, seconds: float, sent: int) -> None:
-        self.requests.of(route.method, route.path).add(status, seconds, len(call.body), sent)
+    def _tell(self, call: Call, route: Route, status: int, seconds: float) -> None:
         if route.verb == "manage" and route.method != "GET" and status < 400:
             call.service.door.changed(
                 call.principal,

@@ -39,20 +39,16 @@ class Requests(Collector):
     """Tallies by method and path of the route; what found no route stands under two empty names."""
 
     def __init__(self, routes: Iterable[tuple[str, str]]) -> None:
-        self._tallies: dict[tuple[str, str], Tally] = {route: Tally() for route in routes}
-        self.unrouted = self._tallies.setdefault(("", ""), Tally())
+        self.tallies: dict[tuple[str, str], Tally] = {route: Tally() for route in routes}
+        self.unrouted = self.tallies.setdefault(("", ""), Tally())
         self.in_flight = 0
-
-    def of(self, method: str, path: str) -> Tally:
-        """The tally of a route, to be asked for once."""
-        return self._tallies[method, path]
 
     def collect(self) -> Iterator[Metric]:
         answers = CounterMetricFamily("mqueue_http_requests", "Requests answered.", labels=(*_LABELS, "status"))
         seconds = HistogramMetricFamily("mqueue_http_request_seconds", "Time until the answer.", labels=_LABELS)
         received = CounterMetricFamily("mqueue_http_received_bytes", "Bytes of bodies received.", labels=_LABELS)
         sent = CounterMetricFamily("mqueue_http_sent_bytes", "Bytes of bodies sent.", labels=_LABELS)
-        for names, tally in self._tallies.items():
+        for names, tally in self.tallies.items():
             if tally.answers:
                 for status, count in tuple(tally.answers.items()):  # the loop counts on meanwhile
                     answers.add_metric((*names, str(status)), count)
