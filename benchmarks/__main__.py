@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import disk_depth, disk_rates, disk_recovery, footprint, harness, worst
+from benchmarks import disk_depth, disk_rates, disk_recovery, footprint, harness, http, worst
 from benchmarks.disk import file_system, home
 from benchmarks.harness import Benchmark
 from benchmarks.memory_broker import Arrow, Batches, DeepPublish, DeepReceive, Fanout, Singles, flat, rates
@@ -45,6 +45,11 @@ BENCHMARKS = (
     Benchmark("disk/recovery-singles", "opening a log of single messages", disk_recovery.alone),
     Benchmark("disk/recovery-scheduled", "opening a queue of scheduled messages", disk_recovery.scheduled),
     Benchmark("disk/checkpoint", "the longest publish while a checkpoint is taken", disk_recovery.checkpoint_pause),
+    Benchmark("http/batches", "publishes of many messages to a server on disk", http.batches),
+    Benchmark("http/singles", "publishes of one message", http.singles),
+    Benchmark("http/cycle", "publish, receive and ack", http.cycle),
+    Benchmark("http/latency", "publishes on a schedule that waits for nobody", http.latency),
+    Benchmark("http/connections", "connections that are idle, or slow", http.connections),
 )
 
 

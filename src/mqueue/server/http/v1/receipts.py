@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from mqueue.broker.intake_arrow import Receipts
 from mqueue.model.message import Receipt
 from mqueue.server.http.answer import ARROW, JSON, Answer, as_json
+from mqueue.wire.arrow import constant
 from mqueue.wire.json import PublishOut
 from mqueue.wire.json_out import receipt_out
-from mqueue.wire.stream import write_table
+from mqueue.wire.stream import write_stream
 
-SCHEMA = pa.schema([("id", pa.int64()), ("partition", pa.int32()), ("offset", pa.int64()), ("duplicate", pa.bool_())])
-
+COLUMNS = {"id": pa.int64(), "partition": pa.int32(), "offset": pa.int64(), "duplicate": pa.bool_()}
+SCHEMA = pa.schema(COLUMNS)
 _TAIL = b',"duplicate":false},'
 
 
@@ -46,11 +47,10 @@ def many_receipts(topic: str, receipts: Sequence[Receipt]) -> Answer:
 def receipt_table(receipts: Sequence[Receipt]) -> Answer:
     """As an Arrow stream. How safe the messages are is said in a header."""
     if isinstance(receipts, Receipts):
-        ids, partitions, offsets = receipts.columns()
-        columns = [ids, partitions, offsets, np.zeros(len(receipts), np.bool_)]
+        columns = [*map(pa.array, receipts.columns()), constant(False, len(receipts), pa.bool_())]
     else:
-        columns = [[getattr(receipt, name) for receipt in receipts] for name in SCHEMA.names]
-    body = write_table(pa.table(columns, schema=SCHEMA))
+        columns = [pa.array([getattr(each, name) for each in receipts], kind) for name, kind in COLUMNS.items()]
+    body = write_stream([pa.RecordBatch.from_arrays(columns, schema=SCHEMA)], SCHEMA)
     return Answer(200, body, ARROW, (("x-mqueue-durability", receipts[0].durability),))
 
 
@@ -58,7 +58,7 @@ def _written(topic: str, first_id: int, partition: int, first_offset: int, count
     """Receipts of neighbours, each with a comma behind it.
 
     They differ in a few digits only. So the first is written once for each of them, and the digits are put in column
-    by column: a thousand receipts take a third of the time that it takes to write each.
+    by column: a thousand receipts take less than half of the time that it takes to write each.
     """
     ids, offsets = (np.arange(first, first + count, dtype=np.int64) for first in (first_id, first_offset))
     head, middle, tail = b'{"id":"', b'","topic":"%b","partition":%d,"offset":' % (topic.encode(), partition), _TAIL

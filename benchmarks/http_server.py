@@ -1,0 +1,55 @@
+"""`python -m benchmarks.http_server DIRECTORY MS`: a server in a process of its own, until its input ends.
+
+Headers may take so many milliseconds.
+
+Says where it listens; then for each line that it reads, how many seconds of processor time it has used and how much
+memory it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+from time import process_time
+
+import uvloop
+from msgspec.structs import replace
+
+from benchmarks.disk import STORAGE
+from mqueue.assembly.server import Serving
+from mqueue.config import Address, Config
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+async def serve(directory: str, headers_timeout_ms: int) -> None:
+    config = Config()
+    config = replace(
+        config,
+        server=replace(config.server, http=Address("127.0.0.1", 0), headers_timeout_ms=headers_timeout_ms),
+        data=replace(config.data, dir=directory, storage=STORAGE),
+    )
+    serving = Serving(config)
+    print(json.dumps({"port": (await serving.start()).port}), flush=True)
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.readline():
+        memory = int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+        print(json.dumps({"seconds": process_time(), "memory": memory}), flush=True)
+    await serving.stop()
+
+
+def main(directory: str, headers_timeout_ms: str) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(directory, int(headers_timeout_ms)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
