@@ -56,7 +56,6 @@ class AsyncClient:
     _dead_type: Callable[..., Any] = AsyncClientDeadMessage
     _subscription_type: Callable[..., Any] = AsyncSubscription
     _consume: Callable[..., Any] = staticmethod(consume_in_loop)
-    _blocking: Run | None = None
 
     def __init__(
         self,
@@ -74,7 +73,7 @@ class AsyncClient:
         address = address_of(url, token, name, timeout, ca, cert, encoding, retry)
         line = Line(address)
         window = Window(line, address, check_name(namespace, "namespace"))
-        self._home = Home(window, Holdings(line), self._message_type, self._dead_type, self._blocking)
+        self._home = Home(window, Holdings(line), self._message_type, self._dead_type, self._blocking())
         self._root = True
 
     def __repr__(self) -> str:
@@ -370,6 +369,10 @@ class AsyncClient:
         return await manage.look_up(self._window, transaction)
 
     # Inside
+
+    def _blocking(self) -> Run | None:
+        """How threads wait for a call; None: it is awaited."""
+        return None
 
     def _source(self, topic: Topics, group: str, visibility: Duration | None) -> Supply[Any]:
         return RemoteSource(self._home, topic, group, visibility)

@@ -112,7 +112,7 @@ class Line:
         while True:
             try:
                 reply = await self._once(request, max(end - loop.time(), 0.001))
-                if reply.status < 400:
+                if reply.status < 300:
                     return reply
                 raise _refusal(reply)
             except Error as error:

@@ -25,6 +25,7 @@ from mqueue.broker.twin import Call
 from mqueue.client.aio import AsyncClient
 from mqueue.client.dlq import AsyncClientDlq
 from mqueue.client.envelope import ClientDeadMessage, ClientMessage
+from mqueue.client.home import Run
 from mqueue.client.portal import Portal, portal
 from mqueue.client.producer import AsyncProducer
 from mqueue.client.read import Pages
@@ -85,7 +86,7 @@ def _as_method_of(made: type, call: Callable[..., Any]) -> Call:
     waits = inspect.iscoroutinefunction(call)
 
     def made_call(self: Blocking, *args: Any, **kwargs: Any) -> Any:
-        answer = call(self._core, *args, **kwargs)
+        answer = getattr(self._core, call.__name__)(*args, **kwargs)
         return _shown(self._portal.run(answer) if waits else answer, self._portal)
 
     method = cast(Call, _named_as(call)(made_call))
@@ -170,11 +171,20 @@ class _Core(AsyncClient):
     _subscription_type = Subscription
     _consume = staticmethod(consume)
 
-    def _blocking(self, call: Any) -> Any:
-        return portal().run(call)
+    def __init__(self, portal: Portal, *args: Any, **kwargs: Any) -> None:
+        self._portal = portal
+        super().__init__(*args, **kwargs)
+
+    def namespace(self, name: str) -> _Core:
+        view = cast(_Core, super().namespace(name))
+        view._portal = self._portal
+        return view
+
+    def _blocking(self) -> Run:
+        return self._portal.run
 
     def _source(self, topic: Topics, group: str, visibility: Duration | None) -> Supply[Any]:
-        return BlockingSource(self._home, topic, group, visibility, portal().soon)
+        return BlockingSource(self._home, topic, group, visibility, self._portal.soon)
 
 
 @blocking(AsyncProducer)
@@ -218,7 +228,7 @@ class Client(Blocking):
     @_named_as(AsyncClient.__init__)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._portal = portal()
-        self._core = _Core(*args, **kwargs)
+        self._core = _Core(self._portal, *args, **kwargs)
         self._portal.watch(self._core._home.anchor, self._core._home.holdings)
 
     def __repr__(self) -> str:
