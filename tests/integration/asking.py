@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -27,8 +28,9 @@ class Answered(NamedTuple):
 
 
 class Asking:
-    def __init__(self, url: str, **headers: str) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext | None = None, **headers: str) -> None:
         self._place = urlsplit(url).netloc
+        self._tls = tls
         self._headers = headers
 
     def __call__(self, method: str, path: str, body: Any = None, first_bytes: bool = False, **headers: str) -> Answered:
@@ -39,6 +41,8 @@ class Asking:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         sent = {name.replace("_", "-"): value for name, value in {**self._headers, **headers}.items()}
         connection = http.client.HTTPConnection(self._place, timeout=DEADLINE_SECONDS)
+        if self._tls is not None:
+            connection = http.client.HTTPSConnection(self._place, timeout=DEADLINE_SECONDS, context=self._tls)
         try:
             connection.request(method, path, data, sent)
             answer = connection.getresponse()

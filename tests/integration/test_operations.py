@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import json
-import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,14 +23,10 @@ from tests.integration.test_security_http import SECRET, token
 @pytest.fixture
 def written() -> Iterator[io.StringIO]:
     """What is logged, at every level."""
-    root = logging.getLogger("mqueue")
-    before = root.level, logging.getLogger(logs.AUDIT).level
     stream = io.StringIO()
     logs.set_up("debug", "json", [SECRET], stream)
     yield stream
     logs.take_down()
-    root.setLevel(before[0])
-    logging.getLogger(logs.AUDIT).setLevel(before[1])
 
 
 def lines(stream: io.StringIO, logger: str) -> list[dict[str, object]]:

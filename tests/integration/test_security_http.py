@@ -37,7 +37,6 @@ PEPPER = "pepper of a test, long enough for BLAKE2b"
 SCOPE = {"publish": "write", "receive": "read", "settle": "read", "read": "read", "manage": "admin"}
 ENOUGH = {"publish": ("read",), "receive": ("write",), "settle": ("write",), "read": ("write",)}
 ROUTES = [route for route in TABLE if route.place != "open"]
-TOKEN_OF_NOBODY = "0" * 32
 
 Grants = tuple[str, ...]
 
@@ -75,16 +74,24 @@ def wrongs(route: Route) -> dict[str, Grants]:
     return found
 
 
+class Made(NamedTuple):
+    """What there is in team/orders: a message that is not due yet, a lease, and a transaction."""
+
+    id: str
+    lease: str
+
+
 class Asked(NamedTuple):
     path: str
     body: bytes
 
 
-def asked(route: Route, id: str) -> Asked:
-    names = {"topic": "orders", "group": "g", "id": id, "token": TOKEN_OF_NOBODY, "name": "n", "namespace": "team"}
+def asked(route: Route, made: Made) -> Asked:
+    id = made.id
+    names = {"topic": "orders", "group": "g", "id": id, "token": made.lease, "name": "n", "namespace": "team"}
     path = route.path
     for name in [part[1:-1] for part in path.split("/") if part.startswith("{")]:
-        path = path.replace("{" + name + "}", names.get(name, "x"))
+        path = path.replace("{" + name + "}", names.get(name, "tx"))
     bodies: dict[str, Any] = {
         "/enqueue": [{"namespace": "team", "topic": "orders", "payload": ""}],
         "/ack": {"namespace": "team", "topic": "orders", "id": int(id)},
@@ -92,14 +99,16 @@ def asked(route: Route, id: str) -> Asked:
         "/v1/messages": {"messages": [{"topic": "orders", "payload": "x"}]},
         "/v1/receive": {"topics": ["orders"]},
     }
+    settles = {f"/v1/leases/{{token}}/{verb}": {} for verb in ("ack", "nack", "reject", "release")}
+    bodies |= {**settles, "/v1/leases/{token}/extend": {"visibility": "1h"}}
     body = bodies.get(route.path, example_of(route.takes) if route.takes is not None else None)
     query = "namespace=team&topic=orders&part=p" if route.place == "inside" else "namespace=team"
     return Asked(f"{path}?{query}", b"" if body is None else json.dumps(body).encode())
 
 
-def status(connection: http.client.HTTPConnection, route: Route, id: str, headers: dict[str, str]) -> int:
+def status(connection: http.client.HTTPConnection, route: Route, made: Made, headers: dict[str, str]) -> int:
     """Only the status: some answers have no end."""
-    path, body = asked(route, id)
+    path, body = asked(route, made)
     try:
         connection.request(route.method, path, body, headers)
         return connection.getresponse().status
@@ -121,12 +130,16 @@ def mismatches(call: Callable[[Route, Grants | None], int]) -> Iterator[str]:
             yield f"{route.method} {route.path}: {right(route)} gets {found}"
 
 
-def published(ask: Asking) -> str:
-    """The id of a message in team/orders that is not due yet."""
-    body = {"messages": [{"payload": "x", "delay": "1h"}]}
-    answer = ask("POST", "/v1/topics/orders/messages?namespace=team", body)
-    assert answer.status == 200, answer
-    return answer.json["receipts"][0]["id"]
+def prepared(ask: Asking) -> Made:
+    """Things that strangers could be after."""
+    answers = [
+        ask("POST", "/v1/topics/orders/messages?namespace=team", {"messages": [{"payload": "x", "delay": "1h"}]}),
+        ask("POST", "/v1/topics/orders/messages?namespace=team", {"messages": [{"payload": "y"}]}),
+        ask("POST", "/v1/topics/orders/receive?namespace=team", {"visibility": "1h"}),
+        ask("POST", "/v1/transactions/tx/stage?namespace=team&topic=orders", {"messages": [{"payload": "z"}]}),
+    ]
+    assert [answer.status for answer in answers] == [200] * 4, answers
+    return Made(answers[0].json["receipts"][0]["id"], answers[2].json["lease"])
 
 
 @pytest.fixture(scope="module")
@@ -136,11 +149,11 @@ def guarded() -> Iterator[RunningServer]:
 
 
 def test_the_rights_of_tokens(guarded: RunningServer) -> None:
-    id = published(Asking(guarded.url, Authorization=f"Bearer {token('admin:*')}"))
+    made = prepared(Asking(guarded.url, Authorization=f"Bearer {token('admin:*')}"))
 
     def call(route: Route, grants: Grants | None) -> int:
         headers = {} if grants is None else {"Authorization": f"Bearer {token(*grants)}"}
-        return status(http.client.HTTPConnection(urlsplit(guarded.url).netloc, timeout=120), route, id, headers)
+        return status(http.client.HTTPConnection(urlsplit(guarded.url).netloc, timeout=120), route, made, headers)
 
     assert list(mismatches(call)) == []
 
@@ -148,18 +161,18 @@ def test_the_rights_of_tokens(guarded: RunningServer) -> None:
 def test_the_rights_of_keys() -> None:
     with RunningServer(Config(security=security())) as server:
         admin = Asking(server.url, Authorization=f"Bearer {token('admin:*')}")
-        id = published(admin)
-        made: dict[Grants, str] = {}
+        made = prepared(admin)
+        given: dict[Grants, str] = {}
 
         def key(grants: Grants) -> str:
-            if grants not in made:
-                body = {"name": f"key-{len(made)}", "scopes": list(grants)}
-                made[grants] = admin("POST", "/v1/keys", body).json["key"]
-            return made[grants]
+            if grants not in given:
+                body = {"name": f"key-{len(given)}", "scopes": list(grants)}
+                given[grants] = admin("POST", "/v1/keys", body).json["key"]
+            return given[grants]
 
         def call(route: Route, grants: Grants | None) -> int:
             headers = {} if grants is None else {"X-Api-Key": key(grants)}
-            return status(http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=120), route, id, headers)
+            return status(http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=120), route, made, headers)
 
         assert list(mismatches(call)) == []
 
@@ -176,16 +189,12 @@ def test_the_rights_of_certificates(tmp_path: Path) -> None:
     contexts[None] = client_context(SERVER.certificate, CA.issue(names=[x509.DNSName("stranger.example")]))
     with RunningServer(Config(security=security(tls=tls_files(tmp_path, clients)))) as server:
         place = urlsplit(server.url).netloc
-        stream = http.client.HTTPSConnection(place, timeout=DEADLINE_SECONDS, context=contexts[None])
-        body = json.dumps({"messages": [{"payload": "x", "delay": "1h"}]})
-        headers = {"Authorization": f"Bearer {token('write:team')}"}
-        stream.request("POST", "/v1/topics/orders/messages?namespace=team", body, headers)
-        id = json.loads(stream.getresponse().read())["receipts"][0]["id"]
-        stream.close()
+        bearer = {"Authorization": f"Bearer {token('admin:*')}"}
+        made = prepared(Asking(server.url, contexts[None], **bearer))
 
         def call(route: Route, grants: Grants | None) -> int:
             connection = http.client.HTTPSConnection(place, timeout=DEADLINE_SECONDS, context=contexts[grants])
-            return status(connection, route, id, {})
+            return status(connection, route, made, {})
 
         assert list(mismatches(call)) == []
 

@@ -21,12 +21,8 @@ LOGGER = logging.getLogger("mqueue.server")
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    root = logging.getLogger("mqueue")
-    level, audit = root.level, logging.getLogger(logs.AUDIT).level
     yield io.StringIO()
     logs.take_down()
-    root.setLevel(level)
-    logging.getLogger(logs.AUDIT).setLevel(audit)
 
 
 def test_a_record_is_one_line_of_json_with_its_fields(stream: io.StringIO) -> None:

@@ -83,11 +83,14 @@ def set_up(
 
 
 def take_down() -> None:
+    """Our loggers are again as Python makes them."""
     root = logging.getLogger(ROOT)
     for handler in _ours():
         root.removeHandler(handler)
         handler.close()
     root.propagate = True
+    for logger in (root, logging.getLogger(AUDIT)):
+        logger.setLevel(logging.NOTSET)
 
 
 def change(level: str, encoding: str, secrets: Iterable[str]) -> None:
