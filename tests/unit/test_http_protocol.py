@@ -217,7 +217,7 @@ def test_a_slow_reader_is_cut_off_and_given_time_by_the_size_of_its_answer() -> 
         await turns()
         notes.waiting_bytes = 64 * 1024 * 100
         connection.pause_writing()
-        assert connection.deadline == pytest.approx(connections.now + 130)
+        assert connection.deadline == pytest.approx(connections.now + connections.body_seconds + 100)
         connection.resume_writing()
         assert connection.deadline == NEVER
         connection.pause_writing()

@@ -41,8 +41,8 @@ class Connections:
         self.app = app
         self.bounds = bounds
         self.loop = asyncio.get_running_loop()
-        self.headers_seconds = bounds.headers_timeout_ms / 1000
-        self.body_seconds = bounds.body_timeout_ms / 1000
+        self.headers_seconds = _early(bounds.headers_timeout_ms / 1000)
+        self.body_seconds = _early(bounds.body_timeout_ms / 1000)
         self.idle_seconds = bounds.idle_timeout_ms / 1000
         self.open: set[Open] = set()
         self.websockets = WebSockets(app)
@@ -95,6 +95,11 @@ class Connections:
         for connection in [one for one in self.open if one.deadline <= now]:
             connection.expire()
         self._next = self.loop.call_later(SWEEP_SECONDS, self._sweep)
+
+
+def _early(seconds: float) -> float:
+    """A sweep comes late by up to its period: what is to be over in time has to be due before."""
+    return max(SWEEP_SECONDS, seconds - SWEEP_SECONDS)
 
 
 async def _within(event: asyncio.Event, seconds: float) -> None:

@@ -124,9 +124,9 @@ class Connection(asyncio.Protocol):
             self._over = True
             self._transport.close()
         else:
-            connections = self._connections
-            seconds = connections.body_seconds if self._stage == "body" else connections.headers_seconds
-            self._end(error_answer(TooSlow(f"the {self._stage} of a request took longer than {seconds:g} s")))
+            bounds = self._connections.bounds
+            patience_ms = bounds.body_timeout_ms if self._stage == "body" else bounds.headers_timeout_ms
+            self._end(error_answer(TooSlow(f"the {self._stage} of a request took longer than {patience_ms} ms")))
 
     def finish(self) -> None:
         """Close as soon as nothing is under way."""
