@@ -23,7 +23,7 @@ from mqueue.model.times import duration_ms, instant
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs/guide.md"
-RUN = [ROOT / "README.md", GUIDE, ROOT / "docs/workers.md"]
+RUN = [ROOT / "README.md", GUIDE, ROOT / "docs/client.md", ROOT / "docs/workers.md"]
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
