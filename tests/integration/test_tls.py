@@ -169,7 +169,12 @@ def test_a_bad_configuration_changes_nothing() -> None:
         def refuse() -> Config:
             raise BadConfig(["line 1: nonsense"])
 
+        def fail() -> Config:
+            raise RuntimeError("something went wrong")
+
         async with Line(address) as line:
+            await Reloader(server, fail).told()
+            await Reloader(server, fail).run_once()
             await Reloader(server, refuse).told()
             await Reloader(server, refuse).run_once()
             await Reloader(server, lambda: config(Security(auth=("jwt",), jwt=Jwt()))).told()

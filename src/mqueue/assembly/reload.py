@@ -36,6 +36,9 @@ class Reloader:
         except BadSetting as error:
             LOGGER.error("the new configuration is refused, the old one stays: %s", error.message)
             return
+        except Exception:  # whatever it is: a server that runs goes on running
+            LOGGER.exception("the configuration could not be read again; the old one stays")
+            return
         self._complaint = ""
         LOGGER.info("the configuration was read again%s", f"; waits for a start: {', '.join(waits)}" if waits else "")
 
@@ -43,7 +46,7 @@ class Reloader:
         """Look at what is renewed by itself."""
         try:
             fresh = await asyncio.to_thread(self._read)
-        except BadSetting:  # somebody is writing it, perhaps: certificates and key sets are looked at all the same
+        except Exception:  # somebody is writing it, perhaps: certificates and key sets are looked at all the same
             fresh = self._serving.config
         try:
             self._take(_renewed(self._serving.config, fresh))
@@ -52,6 +55,8 @@ class Reloader:
             if error.message != self._complaint:
                 LOGGER.error("what was renewed is refused, the old stays: %s", error.message)
             self._complaint = error.message
+        except Exception:
+            LOGGER.exception("what was renewed could not be taken; the old stays")
 
     def _take(self, config: Config) -> list[str]:
         before = self._serving.config

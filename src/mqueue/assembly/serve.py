@@ -53,11 +53,11 @@ class _Process:
         self._stop = self._reload = False
 
     async def run(self) -> int:
-        address = await self._serving.start()
         loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self._told_to_reload)  # from the start on: it would be the end of us
+        address = await self._serving.start()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told_to_stop)
-        loop.add_signal_handler(signal.SIGHUP, self._told_to_reload)
         with suppress(OSError):  # nobody reads it
             print(f"ready http={address}", flush=True)
         try:
