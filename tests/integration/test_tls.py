@@ -108,6 +108,23 @@ def test_only_those_come_in_who_have_a_certificate_of_the_authority(tmp_path: Pa
     serving(config(Security(tls=tls)), story)
 
 
+def test_a_certificate_counts_for_websockets_too(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(CA.pem)
+    clients = {"dns:a.example": ("read:default",)}
+    tls = files(tmp_path, client_ca_file=str(tmp_path / "ca.pem"), clients=clients)
+    upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    request = f"GET /v1/topics/orders/stream HTTP/1.1\r\nHost: x\r\n{upgrade}Sec-WebSocket-Key: {'A' * 22}==\r\n\r\n"
+
+    async def story(server: Serving, address: Address) -> None:
+        for name, status in (("a.example", 101), ("b.example", 401)):
+            context = client_context(SERVER.certificate, CA.issue(names=[x509.DNSName(name)]))
+            async with Line(address, context) as line:
+                line._out.write(request.encode())
+                assert int((await line._in.readuntil(b"\r\n")).split()[1]) == status
+
+    serving(config(Security(tls=tls)), story)
+
+
 def test_a_new_certificate_is_for_new_connections_and_a_bad_one_for_nobody(tmp_path: Path) -> None:
     both = SERVER.certificate + OTHER.certificate
     start = config(Security(tls=files(tmp_path)))

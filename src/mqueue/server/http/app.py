@@ -87,7 +87,7 @@ class App:
         target = f"{scope['raw_path'].decode()}?{scope['query_string'].decode()}"
         socket = scope["client"][0] if scope.get("client") else ""
         try:
-            call, route = self.admit("GET", target, headers, socket, scope.get("certificate"))
+            call, route = self.admit("GET", target, headers, socket, scope["state"]["certificate"])
             check_pushed(route)
             wanted = wanted_of(call)
         except Exception as error:

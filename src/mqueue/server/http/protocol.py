@@ -151,7 +151,7 @@ class Connection(asyncio.Protocol):
         elif fault is not None:
             self._end(fault)
         elif reader.upgrade is not None:
-            self._upgrade(reader.upgrade)
+            self._upgrade(reader, reader.upgrade)
         else:
             self._await_more(reader)
 
@@ -260,8 +260,8 @@ class Connection(asyncio.Protocol):
         if self._transport.can_write_eof():
             self._transport.write_eof()
 
-    def _upgrade(self, request: bytes) -> None:
+    def _upgrade(self, reader: Reader, request: bytes) -> None:
         """From here on it is a WebSocket."""
         self._over = True
         self._connections.discard(self)
-        self._connections.websockets.take_over(self._transport, request)
+        self._connections.websockets.take_over(self._transport, request, reader.certificate)

@@ -47,7 +47,6 @@ class Reader:
     __slots__ = (
         "_admitted",
         "_app",
-        "_certificate",
         "_fault",
         "_head_bytes",
         "_headers",
@@ -58,6 +57,7 @@ class Reader:
         "_size",
         "_target",
         "arrived",
+        "certificate",
         "expects",
         "stage",
         "upgrade",
@@ -66,7 +66,7 @@ class Reader:
     def __init__(self, app: App, peer: str, certificate: bytes | None) -> None:
         self._app = app
         self._peer = peer
-        self._certificate = certificate
+        self.certificate = certificate
         self._parser: Any = httptools.HttpRequestParser(self)
         self._fault: Answer | None = None
         self.arrived: list[Arrived] = []
@@ -138,7 +138,7 @@ class Reader:
                 self._end(Refused("CONNECT is for proxies; this is none", code="bad_http"))
             return  # it is looked at again once it is known what comes behind it
         try:
-            self._admitted = self._app.admit(method, self._path(), headers, self._peer, self._certificate)
+            self._admitted = self._app.admit(method, self._path(), headers, self._peer, self.certificate)
         except Exception as error:
             self._refusal = self._app.refusal(error, f"{method} {self._target!r:.200}")
         self._expect_body(headers)

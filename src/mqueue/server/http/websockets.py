@@ -26,7 +26,7 @@ class WebSockets:
     def __len__(self) -> int:
         return len(self._state.connections)
 
-    def take_over(self, transport: asyncio.Transport, request: bytes) -> None:
+    def take_over(self, transport: asyncio.Transport, request: bytes, certificate: bytes | None) -> None:
         """From now on a transport is a WebSocket; `request` is what asked for it, and what came behind it."""
         if self._config is None:
             self._config = Config(
@@ -40,7 +40,7 @@ class WebSockets:
                 ws_ping_interval=_PING_SECONDS,
                 ws_ping_timeout=_PING_SECONDS,
             )
-        protocol = WSProtocol(self._config, self._state, {})
+        protocol = WSProtocol(self._config, self._state, {"certificate": certificate})
         protocol.connection_made(transport)
         transport.set_protocol(protocol)
         protocol.data_received(request)
