@@ -54,15 +54,22 @@ def test_compaction_waits_for_a_cursor(q, clock) -> None:
 
 
 def test_what_is_kept_below_the_floor_stays_for_a_cursor_too(q, clock) -> None:
-    q.configure("t", retention={"compact": True})
-    for round in range(2):
-        q.publish_many("t", [mqueue.Draft(b"%d" % round, key=f"k{n}") for n in range(50)])
-    wear(q, clock)
-    assert offsets(q.scan("t")) == list(range(50, 100))
-    assert q.set_cursor("t", "archive").offsets == {0: 50}
-    q.publish_many("t", [mqueue.Draft(b"2", key=f"k{n}") for n in range(50)])
-    wear(q, clock)
-    assert offsets(q.scan("t")) == list(range(50, 150))
+    q.configure("t", retention={"hours": 1})
+    q.publish("t", b"later", delay="4h")
+    q.publish_many("t", BATCH)
+    take(q, "t", limit=1000)
+    clock.advance("2h")
+    let_duties_run(q, clock)
+    assert offsets(q.scan("t")) == [0]  # kept, because it is scheduled
+    assert q.set_cursor("t", "archive").offsets == {0: 0}
+    clock.advance("2h")
+    assert take(q, "t") == [b"later"]
+    clock.advance("2h")
+    let_duties_run(q, clock)
+    assert offsets(q.scan("t")) == [0]
+    q.delete_cursor("t", "archive")
+    let_duties_run(q, clock)
+    assert log(q, "t") == []
 
 
 def test_a_cursor_begins_at_the_earliest_that_is_retained(q, clock) -> None:
