@@ -18,6 +18,7 @@ from mqueue.model.limits import Limits
 from mqueue.model.settings import parse
 from mqueue.testing import ManualClock
 from mqueue.testing.server import RunningServer
+from tests.conformance.steps import TellingClock
 
 
 class Backend(Struct, frozen=True):
@@ -94,7 +95,7 @@ def embedded(backend) -> None:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    return ManualClock()
+    return TellingClock()
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def test_a_closing_broker_ends_its_subscriptions(make) -> None:
     q = make()
     subscription = q.subscribe("t", print)
     q.close()
-    subscription.close(timeout=10)
+    subscription.close(timeout=120)
 
 
 @pytest.mark.usefixtures("embedded")

@@ -56,6 +56,7 @@ def test_woken_by_the_clock(q, clock) -> None:
 
 def test_the_wait_ends(q, clock) -> None:
     waiting = Background(lambda: q.receive("t", wait="5s"))
+    assert clock.asleep.wait(DEADLINE_SECONDS)
     waiting.assert_waiting()
     clock.advance("4.999s")
     waiting.assert_waiting()
@@ -340,7 +341,8 @@ def test_unsubscribe_drains(q) -> None:
     q.publish_many("t", [b"1", b"2"])
     assert started.wait(DEADLINE_SECONDS)
     closing = Background(subscription.close)
-    closing.assert_waiting()
+    while not subscription._source.stopped:
+        closing.assert_waiting()
     go_on.set()
     closing.result()
     stats = q.stats("t").groups["default"]

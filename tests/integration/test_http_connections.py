@@ -70,8 +70,8 @@ class Line:
         return status, json.loads(body)["error"]["code"]
 
     def try_to_send(self, data: bytes, last: bool = False) -> None:
-        """The other side may have ended it meanwhile."""
-        with suppress(ConnectionError):
+        """The other side may have ended it meanwhile. A connection that was reset is none to be shut down either."""
+        with suppress(OSError):
             self.send(data)
             if last:
                 self._socket.shutdown(socket.SHUT_WR)

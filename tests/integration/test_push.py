@@ -13,7 +13,7 @@ import pytest
 
 from mqueue.testing.server import RunningServer
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 120
 
 
 @pytest.fixture(scope="module")

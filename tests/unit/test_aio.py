@@ -16,7 +16,7 @@ from mqueue import AsyncBroker, AsyncMessage
 from mqueue.model.clock import Clock, SystemClock
 from mqueue.testing import ManualClock
 
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 120
 
 
 def run(main: Callable[[AsyncBroker, ManualClock], Coroutine[Any, Any, None]]) -> None:

@@ -99,6 +99,6 @@ def test_the_stub_is_current() -> None:
 
 
 def test_the_typed_example_runs(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
-    done = asyncio.run(asyncio.wait_for(async_orders.main(), 30))
+    done = asyncio.run(asyncio.wait_for(async_orders.main(), 120))
     assert done == ["Oslo", "Bonn"]
     assert 'gave up on {"to":"nowhere"} after 2 attempts: ValueError: no such place' in capsys.readouterr().out

@@ -31,7 +31,7 @@ SHOWN = [
 def output() -> str:
     command = [sys.executable, "-W", "error", "-m", "mqueue.demo"]
     env = {"PYTHONPATH": str(SRC), "PYTHONIOENCODING": "ascii"}  # the plainest of terminals
-    return subprocess.run(command, env=env, capture_output=True, encoding="ascii", check=True, timeout=30).stdout
+    return subprocess.run(command, env=env, capture_output=True, encoding="ascii", check=True, timeout=120).stdout
 
 
 @pytest.mark.parametrize("text", SHOWN)

@@ -84,11 +84,11 @@ def installed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyt
 @pytest.mark.parametrize(("source", "passed"), [(USING, 3), (CLOSED, 2), (LIGHT, 1)], ids=["using", "closed", "light"])
 def test_the_installed_plugin(installed: pytest.Pytester, source: str, passed: int) -> None:
     installed.makepyfile(source)
-    installed.runpytest_subprocess("-W", "error", timeout=60).assert_outcomes(passed=passed)
+    installed.runpytest_subprocess("-W", "error", timeout=120).assert_outcomes(passed=passed)
 
 
 def test_the_fixtures_explain_themselves(installed: pytest.Pytester) -> None:
-    shown = installed.runpytest_subprocess("--fixtures", timeout=60).stdout.str()
+    shown = installed.runpytest_subprocess("--fixtures", timeout=120).stdout.str()
     for name in ("broker", "async_broker", "manual_clock"):
         assert f"{name} -- " in shown
 

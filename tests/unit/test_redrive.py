@@ -12,8 +12,9 @@ import mqueue
 from mqueue.broker.redrive import Redriving
 from mqueue.model.limits import REDRIVE_STEP_MESSAGES
 from mqueue.testing import ManualClock
+from tests.conformance.steps import TellingClock
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 120
 
 
 def dead(q: mqueue.Broker, count: int) -> None:
@@ -77,18 +78,6 @@ def test_nothing_is_dead() -> None:
         assert q.dlq("t").redrive(rate=1) == mqueue.Redrive(0, 0, False)
         with pytest.raises(mqueue.NotFound):
             q.dlq("nowhere").redrive(rate=1)
-
-
-class TellingClock(ManualClock):
-    """Stands still, and tells when somebody is about to sleep."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asleep = threading.Event()
-
-    def timeout(self, ms: int) -> float | None:
-        self.asleep.set()
-        return super().timeout(ms)
 
 
 def test_closing_the_broker_ends_the_pause_of_a_thread() -> None:

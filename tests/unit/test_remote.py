@@ -20,7 +20,7 @@ from mqueue.broker.remote import Handed, Wanted
 from mqueue.broker.settle import Settlement
 from mqueue.testing import ManualClock
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 120
 VERBS = ("ack", "nack", "reject", "release")
 
 

@@ -228,7 +228,7 @@ def test_over_real_sockets(side: str, good: bool) -> None:
     pair = CA.issue() if good or side == "server" else Authority().issue()
     ours, theirs = socket.socketpair()
     for end in (ours, theirs):
-        end.settimeout(10)
+        end.settimeout(120)
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(served, ours, server_context(SERVER, NOW, CA.pem))
         if good:

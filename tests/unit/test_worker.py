@@ -15,7 +15,7 @@ import pytest
 import mqueue
 from mqueue.client.worker.load import load_app
 from mqueue.client.worker.verdict import Reject, Retry, Rule, Verdict, after_failure
-from tests.unit.workers import Bench, run, until
+from tests.unit.workers import DEADLINE_SECONDS, Bench, run, until
 
 
 class Order(msgspec.Struct):
@@ -444,7 +444,7 @@ def test_no_more_at_once_than_it_may(awaited: bool) -> None:
 
         def hold(text: str) -> None:
             begun.append(text)
-            gate.wait(60)
+            gate.wait(DEADLINE_SECONDS)
 
         async def hold_async(text: str) -> None:
             begun.append(text)
