@@ -117,10 +117,19 @@ class Line:
                 raise _refusal(reply)
             except Error as error:
                 pause = self._pause(error, request, tries)
-                if pause is None or self.closed or loop.time() + pause >= end:
+                if pause is None or loop.time() + pause >= end or await self._ends_within(pause):
                     raise
-            await asyncio.sleep(pause)
             tries += 1
+
+    async def _ends_within(self, seconds: float) -> bool:
+        """Let so much time pass, unless the line is closed before."""
+        assert self._over is not None
+        try:
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _pause(self, error: Error, request: Request, tries: int) -> float | None:
         """How many seconds until it is worth another try; None: it is not."""
@@ -129,7 +138,7 @@ class Line:
         if error.applied is not False and not request.repeatable:
             return None
         if error.code in _OF_THE_LINE:
-            most = min(PAUSE_SECONDS * 2.0**tries, PAUSE_SECONDS_MAX)
+            most = min(PAUSE_SECONDS * 2.0 ** min(tries, 16), PAUSE_SECONDS_MAX)
             return most * (0.5 + self._chance() / 2)
         return error.retry_after
 
