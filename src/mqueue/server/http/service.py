@@ -13,8 +13,8 @@ from mqueue.model.clock import Clock
 from mqueue.model.limits import KIB, MIB
 from mqueue.model.names import check_name
 from mqueue.server.http.dequeued import Dequeued
-from mqueue.server.metrics.page import Page
 from mqueue.server.http.streams import Streams
+from mqueue.server.metrics.page import Page
 from mqueue.server.security.keys import KeyRecord
 from mqueue.server.security.principal import Principal
 
