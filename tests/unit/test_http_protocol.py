@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -76,10 +77,10 @@ class Stub:
         self._handler = handler
 
     def admit(self, method: str, target: str, headers: Any, socket: str, certificate: Any) -> Any:
-        return target, None
+        return SimpleNamespace(target=target, body=b""), None
 
-    async def answer(self, call: str, route: None) -> Answer | Streamed:
-        return await self._handler(call)
+    async def answer(self, call: SimpleNamespace, route: None) -> Answer | Streamed:
+        return await self._handler(call.target)
 
     def refusal(self, error: Any, what: str) -> Answer:
         return error_answer(error)
@@ -235,5 +236,26 @@ def test_a_flood_gets_no_answers() -> None:
         assert b"crowded" in rest[0].written
         assert rest[-1].aborted
         assert rest[-1].written == b""
+
+    in_loop(test)
+
+
+def test_all_bodies_together_have_a_limit() -> None:
+    async def test() -> None:
+        connections = Connections(cast(App, Stub(echo, Bounds(bodies_bytes_max=1000))))
+        post = b"POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 800\r\n\r\n"
+        (first, _), (second, told), (third, answered) = (joined(connections) for _ in range(3))
+        first.data_received(post + b"x" * 700)
+        second.data_received(post + b"x" * 700)
+        assert b"crowded" in told.written
+        assert told.ended
+        second.connection_lost(None)
+        first.connection_lost(None)
+        assert connections.room.taken == 0
+        third.data_received(b"POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 800\r\n\r\n" + b"x" * 700)
+        third.data_received(b"x" * 100)
+        await turns()
+        assert answered.bodies == [b"/2"]
+        assert connections.room.taken == 0
 
     in_loop(test)

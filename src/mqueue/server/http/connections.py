@@ -9,6 +9,7 @@ import asyncio
 from typing import Protocol
 
 from mqueue.server.http.app import App
+from mqueue.server.http.reading import Room
 from mqueue.server.http.websockets import WebSockets
 
 SWEEP_SECONDS = 0.25
@@ -44,6 +45,7 @@ class Connections:
         self.headers_seconds = _early(bounds.headers_timeout_ms / 1000)
         self.body_seconds = _early(bounds.body_timeout_ms / 1000)
         self.idle_seconds = bounds.idle_timeout_ms / 1000
+        self.room = Room(bounds.bodies_bytes_max)
         self.open: set[Open] = set()
         self.websockets = WebSockets(app)
         self.now = self.loop.time()

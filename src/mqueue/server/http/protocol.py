@@ -69,13 +69,16 @@ class Connection(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         encrypted = transport.get_extra_info("ssl_object")
         certificate = None if encrypted is None else encrypted.getpeercert(True)
-        self._reader = Reader(connections.app, str(address[0]) if isinstance(address, tuple) else "", certificate)
+        peer = str(address[0]) if isinstance(address, tuple) else ""
+        self._reader = Reader(connections.app, connections.room, peer, certificate)
         self.deadline = connections.now + connections.headers_seconds
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
         self._over = True
         self.deadline = NEVER
+        if self._reader is not None:
+            self._reader.leave()
         if self._work is not None:
             self._work.cancel()
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn
 import httptools
 from msgspec import Struct
 
-from mqueue.model.errors import Refused, TooLarge
+from mqueue.model.errors import Backpressure, Refused, TooLarge
 from mqueue.server.http.answer import Answer
 from mqueue.server.http.app import App
 from mqueue.server.http.call import Call
@@ -30,6 +30,13 @@ _HOP = frozenset(("connection", "upgrade", "http2-settings"))
 class HeadersTooLarge(TooLarge):
     code = "headers_too_large"
     status = 431
+
+
+class Room(Struct):
+    """For the bodies of all connections that are not whole yet."""
+
+    most: int
+    taken: int = 0
 
 
 class Arrived(Struct):
@@ -54,6 +61,7 @@ class Reader:
         "_peer",
         "_pieces",
         "_refusal",
+        "_room",
         "_size",
         "_target",
         "arrived",
@@ -63,8 +71,10 @@ class Reader:
         "upgrade",
     )
 
-    def __init__(self, app: App, peer: str, certificate: bytes | None) -> None:
+    def __init__(self, app: App, room: Room, peer: str, certificate: bytes | None) -> None:
         self._app = app
+        self._room = room
+        self._size = 0
         self._peer = peer
         self.certificate = certificate
         self._parser: Any = httptools.HttpRequestParser(self)
@@ -86,6 +96,11 @@ class Reader:
         self._admitted: tuple[Call, Route] | None = None
         self._refusal: Answer | None = None
         self._pieces: list[bytes] | None = None
+        self.leave()
+
+    def leave(self) -> None:
+        """Nothing of a body is kept here any more."""
+        self._room.taken -= self._size
         self._size = 0
 
     def feed(self, data: bytes) -> Answer | None:
@@ -145,12 +160,16 @@ class Reader:
 
     def on_body(self, body: bytes) -> None:
         self._size += len(body)
+        self._room.taken += len(body)
         if self._refusal is not None:  # it is not kept
             if self._size > SMALL_BODY:
                 self._stop(self._refusal)
             return
         if self._size > self._app.service.bounds.body_bytes_max:
             self._end(self._body_too_large(self._size))
+        if self._room.taken > self._room.most:
+            why = f"bodies of {self._room.taken} bytes are being read; {self._room.most} are allowed"
+            self._end(Backpressure(why, code="crowded", retry_after=1))
         if self._pieces is None:
             self._pieces = [body]
         else:

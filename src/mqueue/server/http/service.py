@@ -26,6 +26,8 @@ class Bounds(Struct, frozen=True):
 
     connections_max: int = 10_000
     body_bytes_max: int = 48 * MIB
+    bodies_bytes_max: int = 1024 * MIB
+    """Of all bodies that are being read at one time."""
     headers_bytes_max: int = 64 * KIB
     headers_timeout_ms: int = 10_000
     body_timeout_ms: int = 30_000
