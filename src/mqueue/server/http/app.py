@@ -50,8 +50,8 @@ class App:
         path, _, asked = target.partition("?")
         route, names = self._routes.find(method, path)
         query = _query(asked) if asked else {}
-        if "origin" in headers:
-            check_origin(headers)
+        if "origin" in headers or "sec-fetch-site" in headers:
+            check_origin(headers, route)
         peer = service.door.peer(headers, socket)
         principal = NOBODY
         if route.place != "open":
@@ -111,11 +111,16 @@ def demand(call: Call, route: Route) -> None:
         call.demand(route.verb, namespace, call.topic if route.place == "topic" else None)
 
 
-def check_origin(headers: Mapping[str, str]) -> None:
-    """Pages of other sites may not call through the browser of somebody who can reach this server."""
-    origin = headers["origin"]
-    if origin.partition("://")[2].lower() != headers.get("host", "").lower():
+def check_origin(headers: Mapping[str, str], route: Route) -> None:
+    """Pages of other sites may not call through the browser of somebody who can reach this server.
+
+    An image or a link has no origin, but browsers say that it stands on another site: it may lead to what is open.
+    """
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+    if origin is not None and origin.partition("://")[2].lower() != headers.get("host", "").lower():
         raise Forbidden(f"origin {origin!r:.200} is another site", code="cross_origin")
+    if site not in ("same-origin", "none") and route.place != "open":
+        raise Forbidden(f"a call from another site ({site!r:.80})", code="cross_origin")
 
 
 def _query(asked: str) -> Mapping[str, str]:

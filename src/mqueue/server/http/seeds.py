@@ -17,6 +17,7 @@ import msgspec
 from mqueue.broker import overview, remote
 from mqueue.broker.holding import token_of
 from mqueue.broker.message import AnyMessage
+from mqueue.broker.shown import topic_of_lease
 from mqueue.model.errors import LeaseLost, Refused
 from mqueue.model.message import Draft
 from mqueue.model.names import check_name
@@ -135,7 +136,7 @@ async def _settle(call: Call, verb: str) -> Answer:
     call.demand("settle", check_name(done.namespace, "namespace"), check_name(done.topic, "topic"))
     call.namespace = done.namespace
     if done.lease is not None:
-        await remote.settle(call.behind, verb, done.lease, [done.id])
+        await _settle_under(call, verb, done, done.lease)
     else:
         await _settle_known(call, verb, done)
     return as_json(DoneOut())
@@ -146,14 +147,24 @@ async def _settle_known(call: Call, verb: str, done: DoneIn) -> None:
     remembered = call.service.dequeued.get(done.namespace, done.id)
     if remembered is not None:
         try:
-            await remote.settle(call.behind, verb, remembered, [done.id])
+            await _settle_under(call, verb, done, remembered)
             return
         except LeaseLost:
             pass  # it may have been handed out again
     token = await token_of(call.behind, done.topic, done.id, "default", CONSUMER)
     if token is None:
         raise LeaseLost(f"message {done.id} is not held under a lease of /dequeue", lost=(done.id,))
-    await remote.settle(call.behind, verb, token, [done.id])
+    await _settle_under(call, verb, done, token)
+
+
+async def _settle_under(call: Call, verb: str, done: DoneIn, token: str) -> None:
+    """Under a lease of the topic that was named, and of no other: the right was asked for there."""
+    if topic_of_lease(call.behind, token) != done.topic:
+        raise LeaseLost(f"message {done.id} is not held under this lease of {done.topic!r}", lost=(done.id,))
+    try:
+        await remote.settle(call.behind, verb, token, [done.id])
+    finally:
+        call.service.streams.settled(token)
 
 
 async def publish_value(call: Call) -> Answer:

@@ -8,6 +8,7 @@ import msgspec
 
 from mqueue.broker import overview
 from mqueue.broker.numbers import TopicStats
+from mqueue.model.names import check_name
 from mqueue.model.settings import Settings, describe, parse
 from mqueue.server.http.answer import NOTHING, Answer, as_json
 from mqueue.server.http.call import Call
@@ -31,7 +32,14 @@ async def topic(call: Call) -> Answer:
 async def configure(call: Call) -> Answer:
     settings = call.parsed(_SETTINGS)
     parse({name: value for name, value in settings.items() if name not in _NAMES})  # raises: these are unknown
+    _demand_dlq(call, settings.get("dlq"))
     return _shown(call, await call.broker.configure(call.topic, **settings))
+
+
+def _demand_dlq(call: Call, named: object) -> None:
+    """Whose dead letters lie in a topic looks into it, and puts messages there: so both have to be theirs to manage."""
+    if isinstance(named, str):
+        call.demand("manage", call.namespace, check_name(named, "topic"))
 
 
 async def delete(call: Call) -> Answer:

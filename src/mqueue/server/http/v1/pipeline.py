@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 
 from mqueue.broker.overview import limits_of
@@ -22,7 +24,7 @@ _STAGE = msgspec.json.Decoder(StageIn)
 
 async def stage(call: Call) -> Answer:
     topic, transaction, part = _topic(call), call.names["transaction"], call.query.get("part", "")
-    call.demand("publish", call.namespace, topic)
+    await _demand_stage(call, topic)
     messages = read_stream(call.body, limits_of(call.behind)) if call.brings_arrow else _drafts(call, topic)
     staged = await call.broker.stage(transaction, topic, messages, part=part, ttl=call.query.get("ttl", "24h"))
     return as_json(StagedOut(transaction, part, staged.messages))
@@ -40,6 +42,14 @@ async def commit(call: Call) -> Answer:
 async def abort(call: Call) -> Answer:
     found = await _writable(call)
     return as_json(_shown(await call.broker.abort(found.id)))
+
+
+async def _demand_stage(call: Call, topic: str) -> None:
+    """The right to the topic, and to those of a transaction that has begun: a part may take the place of another."""
+    call.demand("publish", call.namespace, topic)
+    with suppress(NotFound):
+        for other in (await call.broker.transaction(call.names["transaction"])).topics:
+            call.demand("publish", call.namespace, other)
 
 
 async def _writable(call: Call) -> Transaction:
