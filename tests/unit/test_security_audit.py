@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import time
 
 import pytest
 
@@ -62,9 +63,11 @@ def test_short_secrets_do_not_blot_out_words() -> None:
     "text",
     ["eyJ" * 50_000, "a:" * 50_000, "://" * 50_000, "-----BEGIN " * 10_000, "bearer " * 30_000, "token=" * 30_000],
 )
-@pytest.mark.timeout(5)
 def test_no_text_is_slow_to_redact(text: str) -> None:
+    """By the time of the processor that it takes, which other programs have no part in; it should be milliseconds."""
+    began = time.thread_time()
     Redactor([SECRET])(text)
+    assert time.thread_time() - began < 10
 
 
 def test_a_decision_is_one_line_of_json() -> None:
