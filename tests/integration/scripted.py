@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -54,6 +55,8 @@ class Scripted:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with suppress(OSError):  # nobody may have listened
+            self._socket.shutdown(socket.SHUT_RDWR)  # closing alone wakes nobody who waits in `accept`
         for one in (*self._open, self._socket):
             one.close()
 
@@ -91,7 +94,10 @@ class Scripted:
         lines = head.decode().lower().split("\r\n")
         left = sum(int(line.split(":")[1]) for line in lines if line.startswith("content-length:")) - len(body)
         while left > 0:
-            left -= len(connection.recv(65536))
+            piece = connection.recv(65536)
+            if not piece:
+                return False
+            left -= len(piece)
         self.seen.append(head.decode().split("\r\n")[0].rsplit(" ", 1)[0])
         self.arrived.set()
         return True
