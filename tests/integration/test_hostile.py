@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from typing import cast
 
+import aiohttp
 import pytest
 
+from mqueue.broker.aio import AsyncBroker
 from mqueue.config import Config
+from mqueue.model.limits import Limits
+from mqueue.server.http.answer import Answer
+from mqueue.server.http.call import Call
+from mqueue.server.http.service import Bounds, Service
+from mqueue.server.http.tables import TABLE
+from mqueue.server.http.watching import Watch
+from mqueue.server.metrics.requests import Requests
+from mqueue.server.security.audit import Audit
+from mqueue.server.security.gatekeeper import ANYBODY, Gatekeeper, Rules
+from mqueue.testing import ManualClock
 from mqueue.testing.server import RunningServer
 from tests.integration.asking import Asking
+from tests.integration.test_http_connections import HEALTH, Line
 from tests.integration.test_security_http import security, token
+
+DEADLINE_SECONDS = 120
+UPGRADE = (
+    b"Host: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +104,84 @@ def test_a_picture_on_another_site_takes_no_messages(server: RunningServer) -> N
         assert ask("GET", path, sec_fetch_site=site, sec_fetch_mode="no-cors").error == "cross_origin"
     assert ask("GET", "/docs", sec_fetch_site="cross-site", sec_fetch_mode="navigate").status == 200
     assert len(ask("GET", path, sec_fetch_site="same-origin").json["messages"]) == 1
+
+
+# Streams that cannot go on
+
+
+@pytest.fixture(scope="module")
+def narrow() -> Iterator[RunningServer]:
+    """One group per topic is all there is room for, and it is taken."""
+    with RunningServer(Config(limits=Limits(groups_max=1))) as running:
+        ask = Asking(running.url)
+        ask.publish("narrow", "1")
+        ask("PUT", "/v1/topics/narrow/groups/first", {})
+        yield running
+
+
+def test_a_stream_that_cannot_go_on_says_why_and_ends(narrow: RunningServer) -> None:
+    answer = Asking(narrow.url)("GET", "/v1/topics/narrow/stream?group=second")
+    assert answer.status == 200
+    assert b'event: failed\ndata: {"error":{"code":"groups_full"' in answer.body
+    assert b"event: end" not in answer.body
+
+
+def test_a_conversation_that_cannot_go_on_says_why_and_ends(narrow: RunningServer) -> None:
+    async def work() -> None:
+        async with (
+            asyncio.timeout(DEADLINE_SECONDS),
+            aiohttp.ClientSession(narrow.url) as session,
+            session.ws_connect("/v1/topics/narrow/stream?group=second") as socket,
+        ):
+            assert (await socket.receive_json())["error"]["code"] == "groups_full"
+            await socket.receive()
+            assert socket.close_code == 1008
+
+    asyncio.run(work())
+
+
+def test_a_revoked_key_ends_a_stream_and_gives_back_what_it_held(guarded: RunningServer) -> None:
+    owner = known(guarded, "*:*")
+    made = owner("POST", "/v1/keys", {"name": "leaked", "scopes": ["read:team"]}).json
+
+    async def work() -> None:
+        headers = {"authorization": f"Bearer {made['key']}", "x-mqueue-namespace": "team"}
+        async with (
+            asyncio.timeout(DEADLINE_SECONDS),
+            aiohttp.ClientSession(guarded.url, headers=headers) as session,
+            session.get("/v1/topics/leaks/stream") as answer,
+        ):
+            assert await answer.content.readline() == b"retry: 1000\n"
+            await asyncio.to_thread(owner, "DELETE", "/v1/keys/leaked")
+            await asyncio.to_thread(owner.publish, "leaks", "secret")
+            rest = await answer.content.read()
+        assert b'event: failed\ndata: {"error":{"code":"unauthorized"' in rest
+        assert b"secret" not in rest
+
+    asyncio.run(work())
+    [back] = owner("POST", "/v1/topics/leaks/receive", {"wait": 60}).json["messages"]
+    assert (back["payload"], back["attempt"]) == ("secret", 1)
+
+
+def test_a_websocket_that_is_asked_for_behind_another_request_begins(server: RunningServer) -> None:
+    line = Line(server).send(HEALTH + b"GET /v1/topics/behind/stream HTTP/1.1\r\n" + UPGRADE)
+    assert line.answer()[0] == 200
+    assert line.answer()[0] == 101
+    line.close()
+
+
+# The audit log
+
+
+def test_what_somebody_managed_is_written_down_also_if_they_left_before_the_answer() -> None:
+    """A call that is cut off may have been carried out."""
+    told: list[str] = []
+    door = Gatekeeper(Rules(anybody=True), Audit(told.append))
+    route = next(route for route in TABLE if (route.method, route.path) == ("DELETE", "/v1/topics/{topic}"))
+    watch = Watch(Requests([(route.method, route.path)]))
+    service = Service(cast(AsyncBroker, None), door, ManualClock(), Bounds())
+    call = Call(service, "DELETE", "/v1/topics/orders", {"topic": "orders"}, {}, {}, ANYBODY, "default")
+    watch.end(call, route, None, watch.begin())
+    assert len(told) == 1
+    watch.end(call, route, Answer(404), watch.begin())
+    assert len(told) == 1

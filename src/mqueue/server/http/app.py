@@ -58,7 +58,9 @@ class App:
             principal = service.door.caller(headers, peer, certificate, service.clock.now())
         namespace = _namespace(query, headers)
         shown = unquote(path) if "%" in path else path
-        call = Call(service, method, shown, names, query, headers, principal, namespace, peer=peer)
+        call = Call(
+            service, method, shown, names, query, headers, principal, namespace, peer=peer, certificate=certificate
+        )
         demand(call, route)
         return call, route
 

@@ -39,6 +39,8 @@ class Call(Struct):
     namespace: str
     body: bytes = b""
     peer: str = ""
+    certificate: bytes | None = None
+    """The client's, in DER."""
     gone: asyncio.Event | None = None
     """Set when the caller has left."""
 
@@ -83,6 +85,12 @@ class Call(Struct):
             what = f"{self.method} {self.path}"
             self.service.door.refused(self.principal, what, self.peer, now, namespace, topic or "")
             raise
+
+    def demand_again(self, verb: Verb) -> None:
+        """Raise unless the caller of a long conversation is still let in, and may still do this in the topic."""
+        service = self.service
+        self.principal = service.door.known(self.headers, self.peer, self.certificate, service.clock.now())
+        self.demand(verb, self.namespace, self.topic)
 
     def parsed(self, decoder: msgspec.json.Decoder[T]) -> T:
         """The body from JSON; an empty one stands for `{}`."""

@@ -10,6 +10,7 @@ Whoever leaves cancels what is being done for him. Knows no routes, and nothing 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from typing import cast
 
@@ -18,6 +19,8 @@ from mqueue.server.http import rendering
 from mqueue.server.http.answer import Answer, Streamed, error_answer
 from mqueue.server.http.connections import Connections
 from mqueue.server.http.reading import Arrived, Reader
+
+LOGGER = logging.getLogger("mqueue.server")
 
 NEVER = math.inf
 LINGER_SECONDS = 2.0
@@ -184,10 +187,15 @@ class Connection(asyncio.Protocol):
 
     async def _answer_all(self, arrived: list[Arrived]) -> None:
         last = False
-        for request in arrived:
-            last = await self._answer(request)
-            if last:
-                break
+        try:
+            for request in arrived:
+                last = await self._answer(request)
+                if last:
+                    break
+        except Exception as error:  # what was sent of a stream cannot be taken back: it is cut off
+            LOGGER.error("an answer broke off", exc_info=error)
+            self.abort()
+            return
         self._work = None
         if last:
             self._close()
@@ -239,7 +247,9 @@ class Connection(asyncio.Protocol):
         assert reader is not None
         self._stage = "idle"
         self.deadline = connections.now + connections.idle_seconds
-        if self._held:
+        if reader.upgrade is not None:  # it came behind what has been answered now
+            self._upgrade(reader, reader.upgrade + self._held)
+        elif self._held:
             data, self._held = self._held, b""
             self._transport.resume_reading()
             self._feed(data)
@@ -255,6 +265,7 @@ class Connection(asyncio.Protocol):
         """Nothing is read any more. What is on its way to us is let come, or the answer might not arrive."""
         self._over = True
         if self._reader is not None and self._reader.stage == "idle" and not self._held:
+            self.deadline = self._connections.now + self._connections.body_seconds  # to take what is left
             self._transport.close()
             return
         self.deadline = self._connections.now + LINGER_SECONDS
@@ -266,5 +277,7 @@ class Connection(asyncio.Protocol):
     def _upgrade(self, reader: Reader, request: bytes) -> None:
         """From here on it is a WebSocket."""
         self._over = True
+        if self._held:
+            self._transport.resume_reading()
         self._connections.discard(self)
         self._connections.websockets.take_over(self._transport, request, reader.certificate)

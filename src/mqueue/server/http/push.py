@@ -48,7 +48,11 @@ class Pushing:
                 await asyncio.shield(remote.settle(self._call.behind, "release", token))
 
     async def next(self, patience: float) -> list[remote.Handed] | None:
-        """What is there for the consumer; [] if that is nothing within `patience` seconds; None: it is over."""
+        """What is there for the consumer; [] if that is nothing within `patience` seconds; None: it is over.
+
+        Raises if the consumer may not be here any more: keys are revoked and tokens end while it listens.
+        """
+        self._call.demand_again("receive")
         deadline = asyncio.get_running_loop().time() + patience
         while (room := self._free()) <= 0:
             left = deadline - asyncio.get_running_loop().time()
@@ -61,6 +65,8 @@ class Pushing:
         for lease in handed or ():
             if lease.token:
                 self._remember(lease.token, [message.id for message in lease.messages])
+        if handed and self._leases:  # else they are settled already, and would be lost
+            self._call.demand_again("receive")
         return handed
 
     def by_token(self, ids: list[int]) -> dict[str, list[int]]:

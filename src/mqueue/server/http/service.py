@@ -44,6 +44,9 @@ class Door(Protocol):
     def caller(self, headers: Mapping[str, str], peer: str, certificate: bytes | None, now: int) -> Principal:
         """Who is calling, `certificate` being the client's in DER. Raises Unauthorized or QuotaExceeded."""
 
+    def known(self, headers: Mapping[str, str], peer: str, certificate: bytes | None, now: int) -> Principal:
+        """The same of somebody who was let in before: it does not count as a call."""
+
     def refused(self, principal: Principal, what: str, peer: str, now: int, namespace: str, topic: str) -> None:
         """Somebody known asked for something they may not do: for the audit log."""
 

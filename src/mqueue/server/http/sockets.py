@@ -25,7 +25,7 @@ from mqueue.wire.json_push import VERBS, CommandIn, CommandOut
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-GOING_AWAY, BAD_DATA = 1001, 1007
+GOING_AWAY, REFUSED = 1001, 1008
 
 _COMMAND = msgspec.json.Decoder(CommandIn)
 _ENCODER = msgspec.json.Encoder()
@@ -48,6 +48,18 @@ async def talk(call: Call, wanted: remote.Wanted, receive: Receive, send: Send) 
     """One conversation, from the upgrade on. Ends when the consumer leaves or the server stops."""
     await send({"type": "websocket.accept"})
     call.gone = asyncio.Event()
+    code, why = GOING_AWAY, "the server is stopping"
+    try:
+        await _push(call, wanted, receive, send)
+    except Error as error:
+        await _say(send, CommandOut(error=_error_out(error)))
+        code, why = REFUSED, error.code
+    if not call.gone.is_set():
+        await send({"type": "websocket.close", "code": code, "reason": why})
+
+
+async def _push(call: Call, wanted: remote.Wanted, receive: Receive, send: Send) -> None:
+    """Until the consumer leaves or the server stops."""
     async with Pushing(call, wanted) as pushing:
         listening = asyncio.ensure_future(_listen(call, pushing, receive, send))
         try:
@@ -57,8 +69,6 @@ async def talk(call: Call, wanted: remote.Wanted, receive: Receive, send: Send) 
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
-    if not call.gone.is_set():
-        await send({"type": "websocket.close", "code": GOING_AWAY, "reason": "the server is stopping"})
 
 
 async def _listen(call: Call, pushing: Pushing, receive: Receive, send: Send) -> None:
@@ -79,12 +89,16 @@ async def _obey(call: Call, pushing: Pushing, text: str | bytes) -> CommandOut:
         command = _parsed(text)
         return await _settle(call, pushing, command)
     except Error as error:
-        told = ErrorBody(error.code, error.message, error.retryable, error.applied)
-        if isinstance(error, LeaseLost):
-            told.lost = [str(id) for id in error.lost]
         if isinstance(error, Closed):
             raise
-        return CommandOut(command.seq, error=told)
+        return CommandOut(command.seq, error=_error_out(error))
+
+
+def _error_out(error: Error) -> ErrorBody:
+    told = ErrorBody(error.code, error.message, error.retryable, error.applied)
+    if isinstance(error, LeaseLost):
+        told.lost = [str(id) for id in error.lost]
+    return told
 
 
 def _parsed(text: str | bytes) -> CommandIn:

@@ -19,7 +19,7 @@ from mqueue.server.metrics.requests import Requests
 ACCESS = logging.getLogger("mqueue.access")
 
 LEFT = 499
-"""Stands for the status where the caller left before there was one."""
+"""Stands for the status where the caller left before there was one. What was asked for may have been done."""
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
@@ -50,7 +50,7 @@ class Watch:
         self.requests.unrouted.add(status, 0.0, 0, 0)
 
     def _tell(self, call: Call, route: Route, status: int, seconds: float) -> None:
-        if route.verb == "manage" and route.method != "GET" and status < 400:
+        if route.verb == "manage" and route.method != "GET" and not 400 <= status < LEFT:
             call.service.door.changed(
                 call.principal,
                 f"{call.method} {call.path}",

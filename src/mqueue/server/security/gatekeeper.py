@@ -79,6 +79,11 @@ class Gatekeeper:
         rules = self._rules
         if rules.rate is not None:
             self._admit(rules.rate, peer, now)
+        return self.known(headers, peer, certificate, now)
+
+    def known(self, headers: Mapping[str, str], peer: str, certificate: bytes | None, now: int) -> Principal:
+        """The same, without counting a call: for those who stay, whose proof may end or be taken back meanwhile."""
+        rules = self._rules
         if rules.anybody:
             return ANYBODY
         try:

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 import msgspec
 
 from mqueue.broker import remote
-from mqueue.model.errors import Refused
+from mqueue.model.errors import Error, Refused
 from mqueue.model.names import check_name
-from mqueue.server.http.answer import Answer, Streamed
+from mqueue.server.http.answer import Answer, Streamed, error_answer
 from mqueue.server.http.call import Call
 from mqueue.server.http.push import Pushing
 from mqueue.server.http.routes import Parameter, Route
@@ -54,9 +54,13 @@ async def stream(call: Call) -> Answer | Streamed:
 
 async def _events(call: Call, wanted: remote.Wanted) -> AsyncGenerator[bytes, None]:
     yield _HELLO
-    async with Pushing(call, wanted) as pushing:
-        while (handed := await pushing.next(HEARTBEAT_SECONDS)) is not None:
-            yield b"".join(map(_events_of, handed)) or _HEARTBEAT
+    try:
+        async with Pushing(call, wanted) as pushing:
+            while (handed := await pushing.next(HEARTBEAT_SECONDS)) is not None:
+                yield b"".join(map(_events_of, handed)) or _HEARTBEAT
+    except Error as error:  # it is too late for a status
+        yield b"event: failed\ndata: %b\n\n" % error_answer(error).body
+        return
     yield _GOODBYE
 
 
