@@ -237,11 +237,14 @@ def test_who_is_cancelled_while_waiting_leaves_nothing_behind(folder: Path | Non
     run(folder, main)
 
 
-def test_a_lease_with_no_time_left_is_not_handed_out(disk: Path) -> None:
+@pytest.mark.parametrize("noticed", [False, True])
+def test_a_lease_with_no_time_left_is_not_handed_out(disk: Path, noticed: bool) -> None:
     async def main(w: World) -> None:
         await w.publish("t", b"1")
         receiving = await half_way(w, Wanted(("t",)))
         w.clock.advance("30s")
+        if noticed:  # by whoever comes meanwhile
+            assert w.q.stats("t").groups["default"].leased == 0
         assert await receiving == []
         assert (await w.take()).messages[0].attempt == 2
 

@@ -74,7 +74,7 @@ class _Taken(Struct):
 async def receive(broker: LoopBroker, wanted: Wanted) -> list[Handed]:
     """What there is, or comes within `wait`: for each topic that has something a lease of its own."""
     taken = await _take(broker, wanted, lambda desk, lease: desk.messages(lease, broker._message_type))
-    return _handed(broker, taken, Handed)
+    return _handed(broker, wanted, taken, Handed)
 
 
 async def receive_table(broker: LoopBroker, wanted: Wanted) -> HandedTable | None:
@@ -85,7 +85,7 @@ async def receive_table(broker: LoopBroker, wanted: Wanted) -> HandedTable | Non
     for one in taken:
         assert isinstance(one.content, ArrowLease)
         one.content = one.content.table  # made now: it takes no lock
-    found = _handed(broker, taken, HandedTable)
+    found = _handed(broker, wanted, taken, HandedTable)
     return found[0] if found else None
 
 
@@ -159,17 +159,18 @@ def check(wanted: Wanted) -> int | None:
     return None if wanted.visibility is None else deliver.visibility_ms(wanted.visibility)
 
 
-def _handed(broker: LoopBroker, taken: list[_Taken], kind: Callable[..., C]) -> list[C]:
-    """What was taken, with the time that is left for it. If there is none left it is not handed out."""
+def _handed(broker: LoopBroker, wanted: Wanted, taken: list[_Taken], kind: Callable[..., C]) -> list[C]:
+    """What was taken, with the time that is left for it. If there is none left, or the lease ended while it was written,
+    it is not handed out."""
     if not taken:
         return []
     now = broker._engine.clock.now()
     found: list[C] = []
     for one in taken:
         lease = one._lease
-        if not lease.open:  # at most once: it was settled as it was leased
+        if wanted.mode == "at_most_once":  # it was settled as it was leased
             found.append(kind(one._desk.name, "", 0, 0, one.content))
-        elif lease.until > now:
+        elif lease.open and lease.until > now:
             found.append(kind(one._desk.name, lease.token.hex(), lease.until, lease.until - now, one.content))
     return found
 
