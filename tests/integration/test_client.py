@@ -57,6 +57,7 @@ def test_messages_are_messages(server: RunningServer, q: mqueue.Client) -> None:
     [dead] = q.dlq("t").messages()
     assert isinstance(dead, mqueue.DeadMessage)
     assert (dead.reason, dead.error, dead.attempts, len(q.dlq("t"))) == ("rejected", "no", 1, 1)
+    assert q.damage() == []
 
     async def main() -> None:
         async with mqueue.AsyncClient(server.url) as a:
@@ -185,6 +186,22 @@ def test_messages_of_another_client_are_settled_there(server: RunningServer, q: 
             other.ack(held)
         q.namespace("elsewhere").ack(held)
     assert q.stats("t").acked == 1
+
+
+def test_a_slow_redrive_goes_in_requests_that_do_not_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqueue.client.dlq.REDRIVE_SECONDS", 0.002)
+    with RunningServer() as server, mqueue.Client(server.url) as q:
+        q.publish_many("t", [b"%d" % n for n in range(7)])
+        q.reject(q.receive("t", limit=7), "no")
+        dlq = q.dlq("t")
+        assert dlq.redrive(rate=1000, dry_run=True) == mqueue.Redrive(7, 0, True)
+        assert dlq.redrive(rate=1000, limit=3) == mqueue.Redrive(3, 3, False)
+        assert dlq.redrive(rate=1000) == mqueue.Redrive(4, 4, False)
+        assert sorted(payloads(q.receive("t", limit=9))) == [b"%d" % n for n in range(7)]
+        for rate in (0, -1, float("nan"), "fast", True):
+            with pytest.raises(mqueue.Refused) as refused:
+                dlq.redrive(rate=rate)
+            assert refused.value.code == "bad_rate"
 
 
 # Producers
