@@ -44,7 +44,7 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._child.communicate(timeout=60)
+        self._child.communicate(timeout=120)
 
     def _read(self) -> dict[str, Any]:
         assert self._child.stdout is not None
