@@ -11,7 +11,7 @@ import pytest
 
 from mqueue.broker.aio import AsyncBroker
 from mqueue.config import Config
-from mqueue.model.limits import Limits
+from mqueue.model.limits import MIB, Limits
 from mqueue.server.http.answer import Answer
 from mqueue.server.http.call import Call
 from mqueue.server.http.service import Bounds, Service
@@ -185,3 +185,31 @@ def test_what_somebody_managed_is_written_down_also_if_they_left_before_the_answ
     assert len(told) == 1
     watch.end(call, route, Answer(404), watch.begin())
     assert len(told) == 1
+
+
+# Bodies that cost more than their bytes
+
+
+@pytest.mark.parametrize(
+    ("path", "opening", "item", "code"),
+    [
+        ("/v1/receive", b'{"topics":[', b'"a"', "body_too_large"),
+        ("/v1/topics/big/groups/g/seek", b'{"to":"earliest","a":[', b"1", "body_too_large"),
+        ("/v1/leases/00/extend", b'{"ids":[', b'"1"', "body_too_large"),
+        ("/v1/leases/00/ack", b'{"ids":[', b'"1"', "too_many"),
+        ("/v1/leases/00/ack", b'{"publish":[', b"{}", "too_many"),
+        ("/v1/topics/big/messages", b'{"messages":[', b"{}", "too_many"),
+        ("/v1/topics/big/messages", b'{"messages":[', b'{"payload":""}', "too_many"),
+        ("/v1/messages", b'{"messages":[', b'{"topic":"big"}', "too_many"),
+        ("/v1/transactions/big/stage?topic=big", b'{"messages":[', b"{}", "too_many"),
+        ("/enqueue", b"[", b'{"topic":"big","payload":""}', "too_many"),
+    ],
+)
+def test_great_numbers_of_small_values_are_refused_unread(
+    server: RunningServer, path: str, opening: bytes, item: bytes, code: str
+) -> None:
+    """If each were looked at, what is wrong with the first would be told instead."""
+    count = 2 * MIB // (len(item) + 1)
+    closing = b"]}" if opening.startswith(b"{") else b"]"
+    answer = Asking(server.url)("POST", path, opening + b",".join([item] * count) + closing)
+    assert (answer.status, answer.error) == (413, code)

@@ -77,9 +77,9 @@ class Stub:
         self._handler = handler
 
     def admit(self, method: str, target: str, headers: Any, socket: str, certificate: Any) -> Any:
-        return SimpleNamespace(target=target, body=b""), None
+        return SimpleNamespace(target=target, body=b""), SimpleNamespace(large=True)
 
-    async def answer(self, call: SimpleNamespace, route: None) -> Answer | Streamed:
+    async def answer(self, call: SimpleNamespace, route: SimpleNamespace) -> Answer | Streamed:
         return await self._handler(call.target)
 
     def refusal(self, error: Any, what: str) -> Answer:
@@ -223,6 +223,39 @@ def test_a_slow_reader_is_cut_off_and_given_time_by_the_size_of_its_answer() -> 
         assert connection.deadline == NEVER
         connection.pause_writing()
         connection.expire()
+        assert notes.aborted
+
+    in_loop(test)
+
+
+def test_whoever_does_not_take_the_last_answer_is_cut_off() -> None:
+    """It may be too little to make anybody wait for it."""
+
+    async def test() -> None:
+        connection, notes, _ = opened()
+        connection.data_received(b"GET /1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        await turns()
+        assert notes.closed
+        assert connection.deadline < NEVER
+        connection.expire()
+        assert notes.aborted
+
+    in_loop(test)
+
+
+def test_a_stream_that_breaks_is_cut_off() -> None:
+    async def test() -> None:
+        async def pieces() -> AsyncGenerator[bytes, None]:
+            yield b"1"
+            raise ValueError("broken")
+
+        async def stream(target: str) -> Streamed:
+            return Streamed(pieces(), TEXT)
+
+        connection, notes, _ = opened(stream)
+        connection.data_received(REQUEST % 1)
+        await turns()
+        assert notes.written.endswith(b"1\r\n1\r\n")
         assert notes.aborted
 
     in_loop(test)

@@ -6,9 +6,34 @@ base64 under the same name with `_base64` behind it. What is absent has its defa
 
 from __future__ import annotations
 
+import math
+import threading
 from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType
+
+from mqueue.model.errors import TooLarge
+
+
+class Room(threading.local):
+    """How many more messages the body that this thread reads may hold: one too many is not even read.
+
+    A few bytes of JSON become a struct of many, so it would be too late to count them in the end.
+    """
+
+    left: float = math.inf
+    most: float = math.inf
+
+    def limit(self, most: float) -> None:
+        self.left = self.most = most
+
+    def take(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise TooLarge(f"more than {self.most} messages in one call; {self.most} are allowed", code="too_many")
+
+
+ROOM = Room()
 
 
 class MessageIn(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -28,6 +53,9 @@ class MessageIn(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False
     idempotency_key: str | None = None
     fairness_key: str | None = None
     topic: str | None = None
+
+    def __post_init__(self) -> None:
+        ROOM.take()
 
 
 class PublishIn(Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from mqueue.wire.json import ROOM
+
 
 class EnqueueIn(Struct, forbid_unknown_fields=True):
     """A message for `/enqueue`; the payload is base64."""
@@ -14,6 +16,9 @@ class EnqueueIn(Struct, forbid_unknown_fields=True):
     priority: int | str | None = None
     deliver_after: str | int | None = None
     idempotency_key: str | None = None
+
+    def __post_init__(self) -> None:
+        ROOM.take()
 
 
 class EnqueueOut(Struct):

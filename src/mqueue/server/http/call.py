@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
@@ -17,6 +18,7 @@ from mqueue.model.errors import Forbidden, Refused
 from mqueue.model.limits import Limits
 from mqueue.server.http.answer import ARROW
 from mqueue.server.security.principal import Principal, Verb
+from mqueue.wire.json import ROOM
 
 if TYPE_CHECKING:
     from mqueue.server.http.service import Service
@@ -94,12 +96,15 @@ class Call(Struct):
 
     def parsed(self, decoder: msgspec.json.Decoder[T]) -> T:
         """The body from JSON; an empty one stands for `{}`."""
+        ROOM.limit(self.limits.call_messages_max)
         try:
             return decoder.decode(self.body or b"{}")
         except msgspec.ValidationError as error:
             raise Refused(f"the body does not fit: {error}", code="bad_body") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Refused(f"the body is not JSON: {error}", code="bad_json") from error
+        finally:
+            ROOM.limit(math.inf)
 
     def number(self, name: str, default: int | None = None) -> Any:
         """A whole number in the query; `default` where it is not given."""

@@ -16,6 +16,7 @@ from mqueue.server.http.answer import Answer
 from mqueue.server.http.app import App
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Route
+from mqueue.server.http.service import PLAIN_BODY_BYTES_MAX
 
 Stage = Literal["idle", "headers", "body"]
 
@@ -165,7 +166,7 @@ class Reader:
             if self._size > SMALL_BODY:
                 self._stop(self._refusal)
             return
-        if self._size > self._app.service.bounds.body_bytes_max:
+        if self._size > self._body_bytes_max:
             self._end(self._body_too_large(self._size))
         if self._room.taken > self._room.most:
             why = f"bodies of {self._room.taken} bytes are being read; {self._room.most} are allowed"
@@ -204,9 +205,14 @@ class Reader:
         waits = headers.get("expect", "").lower() == "100-continue"
         if self._refusal is not None and (waits or length > SMALL_BODY):
             self._stop(self._refusal)
-        if length > self._app.service.bounds.body_bytes_max:
+        if length > self._body_bytes_max:
             self._end(self._body_too_large(length))
         self.expects = waits
+
+    @property
+    def _body_bytes_max(self) -> int:
+        most = self._app.service.bounds.body_bytes_max
+        return most if self._admitted is None or self._admitted[1].large else min(most, PLAIN_BODY_BYTES_MAX)
 
     def _path(self) -> str:
         """Path and query. Proxies may send the whole address, of which the rest does not count."""
@@ -223,7 +229,7 @@ class Reader:
         return HeadersTooLarge(f"headers of at least {size} bytes; {most} are allowed")
 
     def _body_too_large(self, size: int) -> TooLarge:
-        most = self._app.service.bounds.body_bytes_max
+        most = self._body_bytes_max
         return TooLarge(f"a body of at least {size} bytes; {most} are allowed", code="body_too_large")
 
     # Ends

@@ -63,6 +63,8 @@ class Route(Struct, frozen=True):
     """Where Arrow streams may stand instead of JSON."""
     kind: str = "application/json"
     """The media type of the answer."""
+    large: bool = False
+    """Its body carries messages, and may be as long as the server takes any; others are short."""
 
 
 class Routes:

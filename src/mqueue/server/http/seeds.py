@@ -241,7 +241,7 @@ _BATCH = Parameter("batch", "integer", "at most so many messages")
 
 ROUTES = (
     Route("POST", "/enqueue", enqueue, "publish", "inside", "Publish messages to queues", list[EnqueueIn] | EnqueueIn,
-          EnqueueOut),
+          EnqueueOut, large=True),
     Route("GET", "/dequeue", dequeue, "receive", "inside", "Receive messages of a queue", None, list[DequeuedOut],
           (_NAMESPACE, _TOPIC, _LIMIT)),
     Route("POST", "/ack", ack, "settle", "inside", "A message of /dequeue is done", DoneIn, DoneOut),
@@ -249,8 +249,9 @@ ROUTES = (
     Route("GET", "/dlq", dead, "read", "inside", "The dead of a queue", None, list[DequeuedOut],
           (_NAMESPACE, _TOPIC, _LIMIT)),
     Route("POST", "/v1/topics/{topic}/publish", publish_value, "publish", "topic", "Publish one message", ValueIn,
-          PlacedOut),
-    Route("POST", "/topic/{topic}/publish", publish_text, "publish", "topic", "Publish one text", TextIn, NumberedOut),
+          PlacedOut, large=True),
+    Route("POST", "/topic/{topic}/publish", publish_text, "publish", "topic", "Publish one text", TextIn, NumberedOut,
+          large=True),
     Route("GET", "/topic/{topic}/consume", consume, "receive", "topic", "Receive texts, at most once", None, TextsOut,
           (Parameter("consumerID", "text", "the group"), _BATCH)),
     Route("GET", "/topic/{topic}/peek", peek, "read", "topic", "Read texts from an offset on", None, TextsOut,

@@ -18,6 +18,8 @@ from mqueue.server.metrics.page import Page
 from mqueue.server.security.keys import KeyRecord
 from mqueue.server.security.principal import Principal
 
+PLAIN_BODY_BYTES_MAX = MIB
+"""Of a body without messages: small values in great numbers cost far more than their bytes."""
 _VIEWS_MAX = 10_000
 
 

@@ -99,6 +99,7 @@ ROUTES = (
         gives=StagedOut,
         query=_STAGED,
         arrow=("in",),
+        large=True,
     ),
     Route("GET", _ONE, transaction, "publish", "inside", "Show a transaction", gives=TransactionOut),
     Route("POST", f"{_ONE}/commit", commit, "publish", "inside", "Publish what was staged", gives=TransactionOut),

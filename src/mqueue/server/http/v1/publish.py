@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Struct
 
-from mqueue.model.errors import Refused
+from mqueue.model.errors import Refused, TooLarge
 from mqueue.server.http.answer import Answer
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Parameter, Route
@@ -65,7 +65,9 @@ def demand_topics(call: Call, messages: Sequence[MessageIn]) -> None:
 
 
 async def _publish_texts(call: Call, asked: _PlainCall) -> Answer:
-    messages, topic = asked.messages, call.topic
+    messages, topic, most = asked.messages, call.topic, call.limits.call_messages_max
+    if len(messages) > most:
+        raise TooLarge(f"{len(messages)} messages in one call; {most} are allowed", code="too_many")
     if len(messages) == 1 and asked.durability is None:
         return one_receipt(await call.broker.publish(topic, messages[0].payload.encode()))
     if len(messages) < _MANY:
@@ -107,6 +109,7 @@ ROUTES = (
         PublishOut,
         (_DURABILITY,),
         arrow=("in", "out"),
+        large=True,
     ),
     Route(
         "POST",
@@ -117,5 +120,6 @@ ROUTES = (
         "Publish messages to several topics at once",
         PublishIn,
         PublishOut,
+        large=True,
     ),
 )

@@ -43,9 +43,10 @@ async def receive_anywhere(call: Call) -> Answer:
     asked = call.parsed(_RECEIVE_TOPICS)
     if not asked.topics:
         raise Refused("no topic is named", code="no_topic")
-    for topic in asked.topics:
-        call.demand("receive", call.namespace, topic)
     wanted = _wanted(call, tuple(dict.fromkeys(asked.topics)), asked)
+    remote.check(wanted)
+    for topic in wanted.topics:
+        call.demand("receive", call.namespace, topic)
     handed = await _take(call, remote.receive, wanted)
     return as_json(LeasesOut([lease_out(lease) for lease in handed or ()]))
 

@@ -8,17 +8,26 @@ import msgspec
 
 from mqueue.broker import remote
 from mqueue.broker.shown import topic_of_lease
-from mqueue.model.errors import Refused
+from mqueue.model.errors import Refused, TooLarge
 from mqueue.model.times import Duration
 from mqueue.server.http.answer import Answer, as_json
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Route
+from mqueue.server.http.service import PLAIN_BODY_BYTES_MAX
 from mqueue.server.http.v1.publish import demand_topics
 from mqueue.server.http.v1.tracing import traced
 from mqueue.wire.json import SettleIn, SettleOut
 from mqueue.wire.json_in import drafts_of, ids_of
 from mqueue.wire.json_out import receipt_out
 
+
+class _Sized(msgspec.Struct):
+    """A settle call, of which nothing is read but how long its ids are."""
+
+    ids: msgspec.Raw = msgspec.Raw()
+
+
+_SIZED = msgspec.json.Decoder(_Sized)
 _SETTLE = msgspec.json.Decoder(SettleIn)
 _TAKEN = {
     "ack": ("ids", "publish"),
@@ -32,6 +41,7 @@ _TAKEN = {
 
 def _settles(verb: str) -> Callable[[Call], Awaitable[Answer]]:
     async def handler(call: Call) -> Answer:
+        _check_ids(call)
         asked = call.parsed(_SETTLE)
         wait = _wait(verb, asked)
         token = call.names["token"]
@@ -59,6 +69,14 @@ def _demand(call: Call, token: str) -> None:
             call.demand("settle", call.namespace, topic)
 
 
+def _check_ids(call: Call) -> None:
+    """Messages that follow make a long body; ids do not, and would cost far more than their bytes."""
+    if len(call.body) > PLAIN_BODY_BYTES_MAX:
+        size = len(bytes(call.parsed(_SIZED).ids))
+        if size > PLAIN_BODY_BYTES_MAX:
+            raise TooLarge(f"{size} bytes of ids; {PLAIN_BODY_BYTES_MAX} are allowed", code="too_many")
+
+
 def _wait(verb: str, asked: SettleIn) -> Duration | None:
     """The delay of a nack, the new visibility of an extend. What a verb does not take is refused."""
     for name in ("delay", "error", "visibility", "publish"):
@@ -78,6 +96,16 @@ _SUMMARIES = {
 }
 
 ROUTES = tuple(
-    Route("POST", f"/v1/leases/{{token}}/{verb}", _settles(verb), "settle", "inside", summary, SettleIn, SettleOut)
+    Route(
+        "POST",
+        f"/v1/leases/{{token}}/{verb}",
+        _settles(verb),
+        "settle",
+        "inside",
+        summary,
+        SettleIn,
+        SettleOut,
+        large="publish" in _TAKEN[verb],
+    )
     for verb, summary in _SUMMARIES.items()
 )
