@@ -5,10 +5,11 @@ A lease of many messages is mostly a stretch of one frame, so what all rows of i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from msgspec import Struct
 
 from mqueue.broker.deliver import TopicDesk
 from mqueue.broker.envelope import Envelope
@@ -19,6 +20,7 @@ from mqueue.model.times import rfc3339
 from mqueue.wire.frame import Frame
 from mqueue.wire.json import MessageOut
 from mqueue.wire.json_out import headers_out, text_or_base64
+from mqueue.wire.rows import Headers, Numbers
 
 Stretch: TypeAlias = tuple[Any, Frame, range, int]
 """A desk, a frame, some rows of it, and which attempt they are at."""
@@ -61,43 +63,93 @@ def stretches(messages: Iterable[Any]) -> Iterator[Stretch]:
 
 
 def rows_out(desk: TopicDesk, frame: Frame, rows: range, attempt: int) -> Iterator[MessageOut]:
-    """Rows of one frame as JSON."""
-    columns = frame.rows
-    payloads, keys, headers = columns.payload, columns.key, columns.headers
-    once, fair = columns.idempotency_key, columns.fairness_key
-    namespace, topic, partition, base = desk.namespace, desk.name, frame.partition, frame.base
-    moved = desk.topic.partitions[partition].due
-    times: dict[int, str] = {}
-    for row in rows:
-        at = frame.at_of(row)
-        due = desk.due(frame, row) if moved else max(at, abs(frame.number("deliver_at", row)))
-        expires = frame.number("expires_at", row)
+    """Rows of one frame as JSON. Column by column: a message of nothing but text costs one struct."""
+    namespace, topic, partition = desk.namespace, desk.name, frame.partition
+    offsets = range(frame.base + rows.start, frame.base + rows.stop)
+    at = [frame.at_of(row) for row in rows] if len(frame.at) > 1 else [frame.at[0]] * len(rows)
+    times = _Times()
+    extras = _Extras.of(frame, rows)
+    for number, (id, payload, appended, due, urgency) in enumerate(
+        zip(
+            _ids(frame, rows),
+            frame.rows.payload[rows.start : rows.stop],
+            at,
+            _due(desk, frame, rows, at),
+            _numbers(frame.priority, rows),
+            strict=True,
+        )
+    ):
         shown = MessageOut(
-            str(frame.id_of(row)),
-            namespace,
-            topic,
-            partition,
-            base + row,
-            times.get(at) or times.setdefault(at, rfc3339(at)),
-            times.get(due) or times.setdefault(due, rfc3339(due)),
-            frame.number("priority", row),
-            attempt,
+            str(id), namespace, topic, partition, offsets[number], times[appended], times[due], urgency, attempt
         )
         try:
-            shown.payload = payloads[row].decode()
+            shown.payload = payload.decode()
         except UnicodeDecodeError:
-            shown.payload, shown.payload_base64 = text_or_base64(payloads[row])
-        if keys is not None and (key := keys[row]) is not None:
-            shown.key, shown.key_base64 = text_or_base64(key)
-        if headers is not None and (pairs := headers[row]):
-            shown.headers, shown.headers_base64 = headers_out(pairs)
-        if expires:
-            shown.expires_at = rfc3339(expires)
-        if once is not None:
-            shown.idempotency_key = once[row]
-        if fair is not None:
-            shown.fairness_key = fair[row]
+            shown.payload, shown.payload_base64 = text_or_base64(payload)
+        if extras is not None:
+            extras.add(shown, number, times)
         yield shown
+
+
+class _Times(dict[int, str]):
+    """Times as text; neighbours mostly have the same."""
+
+    def __missing__(self, at: int) -> str:
+        text = self[at] = rfc3339(at)
+        return text
+
+
+class _Extras(Struct):
+    """What only some messages have: of some rows, column by column."""
+
+    key: Sequence[bytes | None]
+    headers: Sequence[Headers | None]
+    expires_at: Sequence[int]
+    idempotency_key: Sequence[str | None]
+    fairness_key: Sequence[str | None]
+
+    @classmethod
+    def of(cls, frame: Frame, rows: range) -> _Extras | None:
+        """None: none of these rows has anything but a payload."""
+        body = frame.rows
+        texts = (body.key, body.headers, body.idempotency_key, body.fairness_key)
+        if frame.expires_at == 0 and not any(column is not None for column in texts):
+            return None
+        key, headers, once, fair = (_part(column, rows) for column in texts)
+        return cls(key, headers, _numbers(frame.expires_at, rows), once, fair)
+
+    def add(self, shown: MessageOut, number: int, times: Mapping[int, str]) -> None:
+        key, headers = self.key[number], self.headers[number]
+        if key is not None:
+            shown.key, shown.key_base64 = text_or_base64(key)
+        if headers:
+            shown.headers, shown.headers_base64 = headers_out(headers)
+        if self.expires_at[number]:
+            shown.expires_at = times[self.expires_at[number]]
+        shown.idempotency_key, shown.fairness_key = self.idempotency_key[number], self.fairness_key[number]
+
+
+def _ids(frame: Frame, rows: range) -> Sequence[int]:
+    if len(frame.ids) > 1:
+        return [frame.id_of(row) for row in rows]
+    return range(frame.ids[0] + rows.start, frame.ids[0] + rows.stop)
+
+
+def _due(desk: TopicDesk, frame: Frame, rows: range, at: list[int]) -> Sequence[int]:
+    """When messages are or were due, with the times that they were given last."""
+    if desk.topic.partitions[frame.partition].due:
+        return [desk.due(frame, row) for row in rows]
+    if isinstance(frame.deliver_at, int) and not frame.deliver_at:
+        return at
+    return [max(pair) for pair in zip(at, map(abs, _numbers(frame.deliver_at, rows)), strict=True)]
+
+
+def _numbers(column: Numbers, rows: range) -> Sequence[int]:
+    """A column of numbers, row by row."""
+    if isinstance(column, int):
+        return [column] * len(rows)
+    part = column[rows.start : rows.stop]
+    return part if isinstance(part, list) else part.tolist()
 
 
 def table_out(found: Iterable[Stretch]) -> pa.Table:

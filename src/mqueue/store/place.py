@@ -20,9 +20,12 @@ from mqueue.model.errors import BadPriority, Conflict
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX, PRIORITIES_ALIVE_MAX
 from mqueue.model.message import Receipt
 from mqueue.policy.routing import partitions_of
-from mqueue.wire.arrow import largest
+from mqueue.wire.arrow import largest, total
 from mqueue.wire.frame import Frame, one_or_many
 from mqueue.wire.rows import Numbers, Rows
+
+_ROW_BYTES = 1024
+"""What a row of a table takes at most beside its payload."""
 
 
 class Placed(Struct):
@@ -75,7 +78,7 @@ def place_batch(
 ) -> Iterator[tuple[Frame, NDArray[np.intp] | range]]:
     """Frames of at most 4096 rows and 8 MiB per partition, sorted by (priority, due), with the table's rows in each."""
     count = body.num_rows
-    step = max(1, min(FRAME_ROWS_MAX, FRAME_BYTES_MAX // (largest(body.column("payload")) + 1024)))
+    step = _rows_per_frame(body.column("payload"))
     for number, members in _members(topic, body, robin):
         chosen = _ordered(rows, members, count, now)
         part = body if chosen is None else body.take(pa.array(chosen))
@@ -84,6 +87,13 @@ def place_batch(
             places = range(start, start + piece.num_rows) if chosen is None else chosen[start : start + step]
             columns = (_picked(column, places) for column in (rows.priority, rows.deliver_at, rows.expires_at))
             yield Frame.of_batch(topic.id, number, piece, *columns), places
+
+
+def _rows_per_frame(payload: pa.Array) -> int:
+    """So many rows of a table fit one frame, whichever they are."""
+    if total(payload) + _ROW_BYTES * len(payload) <= FRAME_BYTES_MAX:
+        return FRAME_ROWS_MAX
+    return max(1, min(FRAME_ROWS_MAX, FRAME_BYTES_MAX // (largest(payload) + _ROW_BYTES)))
 
 
 def _members(topic: Topic, body: pa.RecordBatch, robin: int) -> list[tuple[int, NDArray[np.intp] | None]]:
