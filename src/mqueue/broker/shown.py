@@ -113,7 +113,8 @@ class _Extras(Struct):
         """None: none of these rows has anything but a payload."""
         body = frame.rows
         texts = (body.key, body.headers, body.idempotency_key, body.fairness_key)
-        if frame.expires_at == 0 and not any(column is not None for column in texts):
+        lasting = isinstance(frame.expires_at, int) and not frame.expires_at
+        if lasting and all(column is None for column in texts):
             return None
         key, headers, once, fair = (_part(column, rows) for column in texts)
         return cls(key, headers, _numbers(frame.expires_at, rows), once, fair)
