@@ -10,6 +10,7 @@ import pytest
 
 import mqueue
 from mqueue.broker.redrive import Redriving
+from mqueue.heart.runs import Run
 from mqueue.model.limits import REDRIVE_STEP_MESSAGES
 from mqueue.testing import ManualClock
 from tests.conformance.steps import TellingClock
@@ -48,6 +49,22 @@ def test_no_step_looks_at_many_either() -> None:
             looks.append(0)
         assert max(looks) == REDRIVE_STEP_MESSAGES
         assert sum(looks) == 2 * REDRIVE_STEP_MESSAGES
+
+
+def test_the_last_to_come_back_costs_as_little_as_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came back before lies beside it: it is not all looked at again for each."""
+    looks: list[int] = []
+    bits = Run.bits
+
+    def counted(run: Run, start: int, mask: int) -> int:
+        looks.append(start)
+        return bits(run, start, mask)
+
+    with mqueue.Broker(clock=ManualClock()) as q:
+        dead(q, REDRIVE_STEP_MESSAGES)
+        monkeypatch.setattr(Run, "bits", counted)
+        assert q.dlq("t").redrive().redriven == REDRIVE_STEP_MESSAGES
+        assert len(looks) <= 10 * REDRIVE_STEP_MESSAGES
 
 
 def test_what_dies_again_meanwhile_stays_dead() -> None:

@@ -63,6 +63,7 @@ class Cursor:
 
 class Reader:
     __slots__ = (
+        "_longest",
         "_ready",
         "_serial",
         "_shape",
@@ -85,6 +86,8 @@ class Reader:
         """Of all that became visible in the partition, how much is not ahead of the cursors (any more)."""
         self.parked: dict[int, Run] = {}
         """Runs that were given back, by their first offset: ready again (`until` 0) or waiting."""
+        self._longest = 0
+        """No parked run spans more offsets than this."""
         self._ready: list[tuple[int, int, int, int, Run]] = []
         self._serial = 0
         self.ready_back = 0
@@ -216,6 +219,8 @@ class Reader:
 
     def park(self, run: Run) -> None:
         """Take a run back: ready at once, or waiting until `run.until`."""
+        length = run.stop - run.start
+        self._longest = max(self._longest, length) if self.parked else length
         self.parked[run.start] = run
         if run.until:
             self.waiting += run.count
@@ -401,8 +406,8 @@ class Reader:
         return min(times, default=None)
 
     def _parked_in(self, start: int, stop: int) -> list[Run]:
-        """The parked runs that could touch a stretch: no run is longer than a frame."""
-        first = start - FRAME_ROWS_MAX + 1
+        """The parked runs that could touch a stretch: none begins further ahead of it than the longest is long."""
+        first = start - self._longest + 1
         if len(self.parked) <= stop - first:
             return [run for run in self.parked.values() if run.start < stop and run.stop > start]
         return [self.parked[offset] for offset in range(first, stop) if offset in self.parked]
