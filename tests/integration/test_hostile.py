@@ -11,7 +11,7 @@ import pytest
 
 from mqueue.broker.aio import AsyncBroker
 from mqueue.config import Config
-from mqueue.model.limits import MIB, Limits
+from mqueue.model.limits import ANSWER_BYTES_MAX, MIB, Limits
 from mqueue.server.http.answer import Answer
 from mqueue.server.http.call import Call
 from mqueue.server.http.service import Bounds, Service
@@ -213,3 +213,48 @@ def test_great_numbers_of_small_values_are_refused_unread(
     closing = b"]}" if opening.startswith(b"{") else b"]"
     answer = Asking(server.url)("POST", path, opening + b",".join([item] * count) + closing)
     assert (answer.status, answer.error) == (413, code)
+
+
+# Answers
+
+
+@pytest.fixture(scope="module")
+def heavy(server: RunningServer) -> str:
+    """A topic with more than one answer carries: 40 MB in payloads, and as much in headers."""
+    ask = Asking(server.url)
+    for _ in range(2):
+        ask.publish("heavy", *[{"payload": "p" * 1_000_000}] * 20)
+    for _ in range(3):
+        ask.publish("heads", *[{"payload": "", "headers": {"h": "h" * 60_000}}] * 250)
+    while lease := ask("POST", "/v1/topics/heavy/receive", {"limit": 100, "group": "dying"}).json["lease"]:
+        ask("POST", f"/v1/leases/{lease}/reject", {})
+    return "heavy"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/topics/heavy/peek?limit=1000", None),
+        ("GET", "/v1/topics/heads/peek?limit=1000", None),
+        ("POST", "/v1/topics/heavy/receive", {"limit": 1000, "group": "a"}),
+        ("POST", "/v1/topics/heavy/receive", {"limit": 1000, "group": "b", "mode": "at_most_once"}),
+        ("POST", "/v1/receive", {"topics": ["heads", "heavy"], "limit": 1000, "group": "c"}),
+        ("GET", "/topic/heavy/consume?consumerID=d&batch=1000", None),
+        ("GET", "/topic/heavy/peek?batch=1000", None),
+        ("GET", "/dlq?topic=heavy&limit=1000", None),
+        ("GET", "/v1/topics/heavy/dlq?limit=1000", None),
+    ],
+)
+def test_no_answer_is_longer_than_one_may_be(
+    server: RunningServer, heavy: str, method: str, path: str, body: dict[str, object] | None
+) -> None:
+    answer = Asking(server.url)(method, path, body)
+    assert answer.status == 200
+    assert 20_000_000 < len(answer.body) < 1.4 * ANSWER_BYTES_MAX
+
+
+def test_at_most_once_what_did_not_fit_comes_with_the_next_call(server: RunningServer, heavy: str) -> None:
+    ask, counts = Asking(server.url), []
+    while messages := ask("GET", "/topic/heavy/consume?consumerID=all&batch=1000").json["messages"]:
+        counts.append(len(messages))
+    assert (len(counts), sum(counts)) == (2, 40)

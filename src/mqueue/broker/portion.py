@@ -13,23 +13,26 @@ from mqueue.model.events import Span
 from mqueue.model.limits import ANSWER_BYTES_MAX
 
 
-def fit(desk: TopicDesk, lease: Lease, now: int) -> None:
-    """Give back what does not fit; one message always does. What is acked already stays. Hold the lock."""
-    if not lease.open or lease.count * desk.engine.store.limits.payload_bytes_max <= ANSWER_BYTES_MAX:
-        return
+def fit(desk: TopicDesk, lease: Lease, now: int, spare: int = ANSWER_BYTES_MAX, alone: bool = True) -> int:
+    """Give back what does not fit `spare` bytes; one message always does. How many are left then. Hold the lock.
+
+    `alone`: nobody cares how many are left.
+    """
+    if alone and lease.count * desk.engine.store.limits.payload_bytes_max <= spare:
+        return spare
     try:
-        beyond = _beyond(desk, lease)
+        beyond, spare = _beyond(desk, lease, spare)
     except (Corrupt, Unavailable):  # whoever reads the messages will find that out, and set it aside
-        return
+        return spare
     if beyond:
         desk.settle_now(lease.token, "release", beyond, None, "", now)
         lease.runs = tuple(run for run in lease.runs if run.mask)
         lease.count = lease.open
+    return spare
 
 
-def _beyond(desk: TopicDesk, lease: Lease) -> list[Span]:
-    """What of a lease is too much."""
-    spare = ANSWER_BYTES_MAX
+def _beyond(desk: TopicDesk, lease: Lease, spare: int) -> tuple[list[Span], int]:
+    """What of a lease is too much, and how many bytes the rest leaves."""
     first = True
     for number, run in enumerate(lease.runs):
         for frame, rows in desk.pieces(run):
@@ -39,7 +42,7 @@ def _beyond(desk: TopicDesk, lease: Lease) -> list[Span]:
                 cut = frame.base + rows.start + fits - run.start
                 rest = (run.partition, run.start, run.stop, run.mask >> cut << cut)
                 later = [(each.partition, each.start, each.stop, each.mask) for each in lease.runs[number + 1 :]]
-                return [rest, *later] if rest[3] else later
+                return [rest, *later] if rest[3] else later, 0
             spare -= size
             first = False
-    return []
+    return [], spare

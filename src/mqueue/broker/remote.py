@@ -23,7 +23,7 @@ from mqueue.broker.tables import ArrowLease
 from mqueue.broker.waiting import never, wait_in_loop
 from mqueue.heart.group import Lease
 from mqueue.model.errors import LeaseLost, Refused, TooLarge
-from mqueue.model.limits import RECEIVE_LIMIT_MAX, RECEIVE_TOPICS_MAX
+from mqueue.model.limits import ANSWER_BYTES_MAX, RECEIVE_LIMIT_MAX, RECEIVE_TOPICS_MAX
 from mqueue.model.message import Draft, Receipt
 from mqueue.model.names import check_consumer, check_name
 from mqueue.model.times import Duration, duration_ms
@@ -69,6 +69,8 @@ class _Taken(Struct):
     _desk: deliver.TopicDesk
     _lease: Lease
     content: object
+    spare: int
+    """How many bytes of the answer are left."""
 
 
 async def receive(broker: LoopBroker, wanted: Wanted) -> list[Handed]:
@@ -120,26 +122,28 @@ async def _take(
     names = wanted.topics
     engine = broker._engine
 
-    def lease(name: str, room: int, now: int) -> _Taken | None:
+    def lease(name: str, room: int, spare: int, now: int) -> _Taken | None:
         desk = broker._desk(name, now)
         consumer = wanted.consumer or broker._name
-        taken = engine.store.lease(desk.topic, wanted.group, room, visibility_ms, wanted.mode, consumer, now)
+        taken = engine.store.lease(desk.topic, wanted.group, room, visibility_ms, "at_least_once", consumer, now)
         if taken is None:
             return None
-        fit(desk, taken, now)
-        return _Taken(desk, taken, content(desk, taken))
+        spare = fit(desk, taken, now, spare, len(names) == 1)
+        if wanted.mode == "at_most_once":
+            engine.store.finish(taken, now)
+        return _Taken(desk, taken, content(desk, taken), spare)
 
     def look(now: int) -> list[_Taken]:
         found: list[_Taken] = []
-        room = wanted.limit
+        room, spare = wanted.limit, ANSWER_BYTES_MAX
         broker._turn += 1  # each topic gets its turn to be first
         try:
             for step in range(len(names)):
-                one = lease(names[(broker._turn + step) % len(names)], room, now)
+                one = lease(names[(broker._turn + step) % len(names)], room, spare, now)
                 if one is not None and one.content:  # what is damaged is in no answer
                     found.append(one)
-                    room -= one._lease.count
-                    if room <= 0:
+                    room, spare = room - one._lease.count, one.spare
+                    if room <= 0 or spare <= 0:
                         break
         except BaseException:
             deliver.let_go(found)
@@ -160,8 +164,10 @@ def check(wanted: Wanted) -> int | None:
 
 
 def _handed(broker: LoopBroker, wanted: Wanted, taken: list[_Taken], kind: Callable[..., C]) -> list[C]:
-    """What was taken, with the time that is left for it. If there is none left, or the lease ended while it was written,
-    it is not handed out."""
+    """What was taken, with the time that is left for it.
+
+    If there is none left, or the lease ended while it was written, it is not handed out.
+    """
     if not taken:
         return []
     now = broker._engine.clock.now()

@@ -358,12 +358,16 @@ class Store:
             self._hear(group, now)
             return None
         if mode == "at_most_once":
-            runs = tuple(run.part(run.mask) for run in lease.runs)
-            self.heart.settle(lease.token, "ack", None, now)
-            lease.runs = runs  # what was handed out, though nothing of it is held
+            self.finish(lease, now)
         if len(self.heart.news) >= self.log.lag:
             self.flush()
         return lease
+
+    def finish(self, lease: Lease, now: int) -> None:
+        """At most once: what is being handed out is settled already."""
+        runs = tuple(run.part(run.mask) for run in lease.runs)
+        self.heart.settle(lease.token, "ack", None, now)
+        lease.runs = runs  # what was handed out, though nothing of it is held
 
     def _hear(self, group: Group, now: int) -> None:
         """A group asked in vain. Once in an hour that is written down: a restart must not cost it its hold."""

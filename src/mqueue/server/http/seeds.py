@@ -19,12 +19,14 @@ from mqueue.broker.holding import token_of
 from mqueue.broker.message import AnyMessage
 from mqueue.broker.shown import topic_of_lease
 from mqueue.model.errors import LeaseLost, Refused
+from mqueue.model.limits import ANSWER_BYTES_MAX
 from mqueue.model.message import Draft
 from mqueue.model.names import check_name
 from mqueue.model.times import instant_ms, to_datetime
 from mqueue.server.http.answer import Answer, as_json
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Parameter, Route
+from mqueue.server.http.v1.paging import fitting
 from mqueue.wire.json_in import from_base64
 from mqueue.wire.json_seeds import (
     DequeuedOut,
@@ -90,7 +92,7 @@ async def dequeue(call: Call) -> Answer:
 async def dead(call: Call) -> Answer:
     topic, limit = _asked(call, "read")
     messages = await call.broker.dlq(topic).messages(limit)
-    return as_json([_dequeued(message, error=message.error) for message in messages])
+    return as_json([_dequeued(message, error=message.error) for message in fitting(messages)])
 
 
 def _asked(call: Call, verb: Any) -> tuple[str, int]:
@@ -205,7 +207,11 @@ async def peek(call: Call) -> Answer:
     if start < 0:
         raise Refused(f"offset {start}; an offset is not negative", code="bad_position")
     found: list[TextOut] = []
+    size = 0
     async for message in call.broker.scan(call.topic, start):
+        size += len(message.payload)
+        if size > ANSWER_BYTES_MAX and found:
+            break
         found.append(_text(message))
         if len(found) == limit:
             break

@@ -40,7 +40,12 @@ def fitting(messages: Sequence[M]) -> Sequence[M]:
     """As many, from the first on, as fit one answer; at least that one."""
     size = 0
     for number, message in enumerate(messages):
-        size += len(message.payload)
+        size += size_of(message)
         if size > ANSWER_BYTES_MAX and number:
             return messages[:number]
     return messages
+
+
+def size_of(message: AnyMessage) -> int:
+    """About how many bytes a message takes in an answer."""
+    return len(message.payload) + sum(len(name) + len(value) for name, value in message.headers.items())
