@@ -170,6 +170,12 @@ def test_a_websocket_that_is_asked_for_behind_another_request_begins(server: Run
     line.close()
 
 
+def test_a_websocket_is_asked_for_in_ascii(server: RunningServer) -> None:
+    line = Line(server).send(b"GET /v1/topics/a/stream HTTP/1.1\r\n" + UPGRADE.replace(b"Host: a", b"Host: \xff"))
+    assert line.error() == (400, "bad_http")
+    line.close()
+
+
 # The audit log
 
 

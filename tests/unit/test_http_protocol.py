@@ -15,8 +15,13 @@ from mqueue.server.http.app import App
 from mqueue.server.http.connections import Connections
 from mqueue.server.http.protocol import ARRIVED_MAX, NEVER, Connection
 from mqueue.server.http.service import Bounds
+from mqueue.server.http.websockets import WebSockets
 
 REQUEST = b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n"
+UPGRADE = (
+    b"GET /1 HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
 Handler = Callable[[str], Awaitable[Answer | Streamed]]
 
 
@@ -257,6 +262,34 @@ def test_a_stream_that_breaks_is_cut_off() -> None:
         await turns()
         assert notes.written.endswith(b"1\r\n1\r\n")
         assert notes.aborted
+
+    in_loop(test)
+
+
+def test_a_websocket_that_does_not_take_its_goodbye_is_cut_off() -> None:
+    class Deaf(Notes):
+        def set_protocol(self, protocol: Any) -> None:
+            self.protocol = protocol
+
+        def is_closing(self) -> bool:
+            return self.closed
+
+    async def test() -> None:
+        async def talk(scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+
+        sockets, deaf = WebSockets(cast(App, talk)), Deaf()
+        sockets.take_over(cast(asyncio.Transport, deaf), UPGRADE, None)
+        sockets.sweep(0.0)
+        deaf.close()
+        sockets.sweep(1.0)
+        sockets.sweep(2.0)
+        assert not deaf.aborted
+        sockets.sweep(60.0)
+        assert deaf.aborted
+        deaf.protocol.connection_lost(None)
+        assert len(sockets) == 0
+        await sockets.end()
 
     in_loop(test)
 

@@ -96,6 +96,7 @@ class Connections:
         now = self.now = self.loop.time()
         for connection in [one for one in self.open if one.deadline <= now]:
             connection.expire()
+        self.websockets.sweep(now)
         self._next = self.loop.call_later(SWEEP_SECONDS, self._sweep)
 
 

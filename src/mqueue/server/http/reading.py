@@ -252,6 +252,8 @@ class Reader:
         socket = headers.get("upgrade", "").lower() == "websocket"
         lines = [f"{name}: {value}" for name, value in headers.items() if socket or name not in _HOP]
         head = b"%b %b HTTP/1.1\r\n" % (method, self._target) + "\r\n".join([*lines, "", ""]).encode("latin-1")
+        if socket and not head.isascii():
+            return self._refused(Refused("headers that are not ASCII do not open a WebSocket", code="bad_http"))
         if socket:
             self.upgrade = head + behind
             return None

@@ -22,6 +22,8 @@ class WebSockets:
         self._app: Any = app
         self._state = ServerState()
         self._config: Config | None = None
+        self._ends: dict[Any, float] = {}
+        """Until when those who are being closed have time, in the loop's time."""
 
     def __len__(self) -> int:
         return len(self._state.connections)
@@ -44,6 +46,14 @@ class WebSockets:
         protocol.connection_made(transport)
         transport.set_protocol(protocol)
         protocol.data_received(request)
+
+    def sweep(self, now: float) -> None:
+        """Cut off those who were told goodbye and do not take it: what is on its way to them would be held for ever."""
+        closing = [each for each in self._state.connections if each.transport.is_closing()]
+        self._ends = {each: self._ends.get(each, now + _END_SECONDS) for each in closing}
+        for each, end in self._ends.items():
+            if end <= now:
+                each.transport.abort()
 
     def finish(self) -> None:
         """Tell everybody that the server is about to stop."""
