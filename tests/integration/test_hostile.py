@@ -106,6 +106,15 @@ def test_a_picture_on_another_site_takes_no_messages(server: RunningServer) -> N
     assert len(ask("GET", path, sec_fetch_site="same-origin").json["messages"]) == 1
 
 
+def test_messages_do_not_stray_into_another_namespace(server: RunningServer) -> None:
+    """Whoever names one for the request need not name it for each message."""
+    tenant, others = Asking(server.url, x_mqueue_namespace="tenant"), Asking(server.url)
+    tenant("POST", "/enqueue", {"topic": "strays", "payload": ""})
+    assert others("GET", "/dequeue?topic=strays").json == []
+    [taken] = tenant("GET", "/dequeue?topic=strays").json
+    assert tenant("POST", "/ack", {"id": taken["id"], "topic": "strays"}).status == 200
+
+
 # Streams that cannot go on
 
 

@@ -7,14 +7,18 @@ import errno
 import sys
 import threading
 from collections.abc import Awaitable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import mqueue
-from mqueue.broker import upkeep
+from mqueue.broker import scanning, upkeep
+from mqueue.broker.commits import WAITS
+from mqueue.broker.twin import behind
 from mqueue.log.segments.disk import RealDisk
+from mqueue.testing import ManualClock
 
 SMALL = mqueue.Storage(segment_bytes=64 * 1024, checkpoint_bytes=64 * 1024, reserve_bytes=0)
 DEADLINE = 120.0
@@ -334,3 +338,22 @@ def test_a_call_that_is_interrupted_ends_the_store_and_leaves_nothing_locked(
         q.close()
     with mqueue.Broker(tmp_path / "data", storage=SMALL) as q:
         assert [m.text() for m in q.scan("orders")] == ["kept"]
+
+
+def test_a_thread_that_only_looks_remembers_nothing(tmp_path: Path) -> None:
+    """Time passes when it looks, and what that does is handed in: but nobody there waits for it."""
+
+    async def work() -> None:
+        clock = ManualClock()
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1) as thread:
+            async with mqueue.AsyncBroker(tmp_path, clock=clock) as q:
+                for _ in range(3):
+                    await q.publish("t", b"1", ttl="1s")
+                    clock.advance("2s")
+                    asked = scanning.Asked("t", None, None, None, 10, 1000)
+                    page = await loop.run_in_executor(thread, scanning.page, behind(q), asked)
+                    assert page.pieces
+                assert await loop.run_in_executor(thread, lambda: list(WAITS.open)) == []
+
+    asyncio.run(work())

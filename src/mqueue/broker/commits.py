@@ -434,6 +434,11 @@ async def _all_committed() -> None:
         raise failure
 
 
+def disregard() -> None:
+    """Nobody waits for what the calls made just now handed in: it goes with some later commit."""
+    WAITS.open.clear()
+
+
 async def settled() -> None:
     """The same after a call that failed: that is what its caller is told. What it handed in all the same is durable."""
     if WAITS.open:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from mqueue.broker import replay
+from mqueue.broker.commits import disregard
 from mqueue.broker.deliver import TopicDesk
 from mqueue.broker.explain import find
 from mqueue.broker.loop import LoopBroker
@@ -50,6 +51,13 @@ class _Place(Struct, frozen=True):
 
 def page(broker: LoopBroker, asked: Asked) -> Page:
     """The next messages, as many as fit, at least one if there is one."""
+    try:
+        return _page(broker, asked)
+    finally:
+        disregard()  # time passed while it looked; threads that only look would remember it for ever
+
+
+def _page(broker: LoopBroker, asked: Asked) -> Page:
     place = _place(asked.cursor)
     desk, covered, end = _covered(broker, asked, place)
     pieces: list[tuple[Frame, range]] = []

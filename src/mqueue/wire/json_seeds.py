@@ -8,11 +8,11 @@ from mqueue.wire.json import ROOM
 
 
 class EnqueueIn(Struct, forbid_unknown_fields=True):
-    """A message for `/enqueue`; the payload is base64."""
+    """A message for `/enqueue`; the payload is base64. Without `namespace` it is for that of the request."""
 
     topic: str
     payload: str
-    namespace: str = "default"
+    namespace: str | None = None
     priority: int | str | None = None
     deliver_after: str | int | None = None
     idempotency_key: str | None = None
@@ -44,7 +44,7 @@ class DoneIn(Struct, forbid_unknown_fields=True):
 
     id: int
     topic: str
-    namespace: str = "default"
+    namespace: str | None = None
     lease: str | None = None
 
 

@@ -58,7 +58,7 @@ _TEXT = msgspec.json.Decoder(TextIn)
 async def enqueue(call: Call) -> Answer:
     given = call.parsed(_ENQUEUED)
     items = given if isinstance(given, list) else [given]
-    namespaces = {item.namespace for item in items} or {"default"}
+    namespaces = {item.namespace or call.namespace for item in items} or {call.namespace}
     if len(namespaces) > 1:
         raise Refused(f"one call, {len(namespaces)} namespaces; it takes one", code="several_namespaces")
     [namespace] = namespaces
@@ -135,8 +135,8 @@ async def nack(call: Call) -> Answer:
 
 async def _settle(call: Call, verb: str) -> Answer:
     done = call.parsed(_DONE)
-    call.demand("settle", check_name(done.namespace, "namespace"), check_name(done.topic, "topic"))
-    call.namespace = done.namespace
+    call.namespace = check_name(done.namespace or call.namespace, "namespace")
+    call.demand("settle", call.namespace, check_name(done.topic, "topic"))
     if done.lease is not None:
         await _settle_under(call, verb, done, done.lease)
     else:
@@ -146,7 +146,7 @@ async def _settle(call: Call, verb: str) -> Answer:
 
 async def _settle_known(call: Call, verb: str, done: DoneIn) -> None:
     """The lease that `/dequeue` handed the message out under last, by memory; after a restart, by looking for it."""
-    remembered = call.service.dequeued.get(done.namespace, done.id)
+    remembered = call.service.dequeued.get(call.namespace, done.id)
     if remembered is not None:
         try:
             await _settle_under(call, verb, done, remembered)
