@@ -235,11 +235,11 @@ def test_great_numbers_of_small_values_are_refused_unread(
 
 @pytest.fixture(scope="module")
 def heavy(server: RunningServer) -> str:
-    """A topic with more than one answer carries: 40 MB in payloads, and as much in headers."""
+    """Topics with more than one answer carries: 60 MB of payloads, and as much of headers."""
     ask = Asking(server.url)
-    for _ in range(2):
-        ask.publish("heavy", *[{"payload": "p" * 1_000_000}] * 20)
     for _ in range(3):
+        ask.publish("heavy", *[{"payload": "p" * 1_000_000}] * 20)
+    for _ in range(4):
         ask.publish("heads", *[{"payload": "", "headers": {"h": "h" * 60_000}}] * 250)
     while lease := ask("POST", "/v1/topics/heavy/receive", {"limit": 100, "group": "dying"}).json["lease"]:
         ask("POST", f"/v1/leases/{lease}/reject", {})
@@ -272,4 +272,4 @@ def test_at_most_once_what_did_not_fit_comes_with_the_next_call(server: RunningS
     ask, counts = Asking(server.url), []
     while messages := ask("GET", "/topic/heavy/consume?consumerID=all&batch=1000").json["messages"]:
         counts.append(len(messages))
-    assert (len(counts), sum(counts)) == (2, 40)
+    assert (len(counts), sum(counts)) == (2, 60)
