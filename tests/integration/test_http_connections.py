@@ -20,11 +20,11 @@ from mqueue.testing.server import RunningServer
 from tests.integration.asking import Asking
 
 PATIENCE_SECONDS = 120
-HEALTH = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 BODY = b'{"messages":[{"payload":"a"}]}'
-PUBLISH = b"POST /v1/topics/orders/messages HTTP/1.1\r\nHost: a\r\n"
+PUBLISH = b"POST /v1/topics/orders/messages HTTP/1.1\r\nHost: localhost\r\n"
 
-WAIT = b"POST /v1/topics/orders/receive HTTP/1.1\r\nHost: a\r\nContent-Length: 14\r\n\r\n" + b'{"wait":"60s"}'
+WAIT = b"POST /v1/topics/orders/receive HTTP/1.1\r\nHost: localhost\r\nContent-Length: 14\r\n\r\n" + b'{"wait":"60s"}'
 
 
 def running(clock: Any = None, **bounds: int) -> RunningServer:
@@ -120,28 +120,28 @@ def until(true: Callable[[], bool]) -> None:
 
 
 BAD_FRAMING = [
-    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
-    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
-    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3, 3\r\n\r\nabc",
-    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +3\r\n\r\nabc",
-    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\nabc",
-    b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\nabc",
-    b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
-    b"POST /v1/topics/orders/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
-    b"POST /v1/topics/orders/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n",
-    b"POST /v1/topics/orders/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Late: 1\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3, 3\r\n\r\nabc",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: +3\r\n\r\nabc",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\nabc",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\nabc",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    b"POST /v1/topics/orders/messages HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
+    b"POST /v1/topics/t/messages HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n",
+    b"POST /v1/topics/t/messages HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Late: 1\r\n\r\n",
     b"GET / HTTP/1.1\nHost: a\n\n",
-    b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost : a\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: a\x00b\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: a\r\nAuthorization: b\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: b\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: a\r\nAuthorization: b\r\n\r\n",
     b"GET / HTTP/1.1\r\n\r\n",
-    b"GET /\xc3\xbc HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"FOO / HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /\xc3\xbc HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /a b HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"FOO / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
 ]
@@ -155,7 +155,7 @@ class TestFraming:
             assert line.ended
 
     def test_nothing_of_a_smuggled_request_is_done(self, shared: RunningServer) -> None:
-        inner = b"POST /v1/topics/smuggled/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 30\r\n\r\n" + BODY
+        inner = b"POST /v1/topics/smuggled/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30\r\n\r\n" + BODY
         outer = PUBLISH + b"Transfer-Encoding: chunked\r\nContent-Length: 6\r\n"
         with Line(shared) as line:
             line.send(outer + b"\r\n0\r\n\r\n" + inner)
@@ -166,7 +166,7 @@ class TestFraming:
     def test_requests_sent_in_one_go_are_answered_in_their_order(self, shared: RunningServer) -> None:
         topics = [f"piped-{number}" for number in range(50)]
         data = b"".join(
-            b"POST /v1/topics/%b/messages HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b"
+            b"POST /v1/topics/%b/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b"
             % (topic.encode(), len(BODY), BODY)
             for topic in topics
         )
@@ -207,7 +207,7 @@ class TestFraming:
 
     def test_head_is_get_without_a_body(self, shared: RunningServer) -> None:
         with Line(shared) as line:
-            line.send(b"HEAD /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            line.send(b"HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert line._file.readline().startswith(b"HTTP/1.1 200")
             headers = b"".join(iter(line._file.readline, b"\r\n"))
             assert b"content-length: 2\r\n" in headers
@@ -222,9 +222,9 @@ class TestFraming:
 
     def test_a_whole_address_as_target(self, shared: RunningServer) -> None:
         with Line(shared) as line:
-            line.send(b"GET http://elsewhere:1/health HTTP/1.1\r\nHost: a\r\n\r\n")
+            line.send(b"GET http://elsewhere:1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert line.answer()[0] == 200
-            assert line.send(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n").answer()[0] == 400
+            assert line.send(b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n").answer()[0] == 400
 
     def test_noise(self, shared: RunningServer) -> None:
         """Whatever comes, the server goes on, and nobody is told that it is to blame."""
@@ -248,7 +248,7 @@ class TestSize:
                 b"".join(b"X-%d: a\r\n" % n for n in range(101)) + b"\r\n",
             ):
                 with Line(server) as line:
-                    assert line.send(b"GET /health HTTP/1.1\r\nHost: a\r\n" + headers).error() == (
+                    assert line.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + headers).error() == (
                         431,
                         "headers_too_large",
                     )
@@ -272,13 +272,13 @@ class TestSize:
 
     def test_a_refused_request_with_a_small_body_keeps_the_connection(self, shared: RunningServer) -> None:
         with Line(shared) as line:
-            line.send(b"POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 30\r\n\r\n" + BODY)
+            line.send(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30\r\n\r\n" + BODY)
             assert line.answer()[0] == 404
             assert line.send(HEALTH).answer()[0] == 200
 
     def test_one_with_a_large_body_is_not_read(self, shared: RunningServer) -> None:
         with Line(shared) as line:
-            line.send(b"POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n")
+            line.send(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n")
             assert line.error() == (404, "no_route")
             assert line.ended
 
@@ -288,7 +288,7 @@ class TestSize:
             assert line.send(PUBLISH + expects).answer()[0] == 100
             assert line.send(BODY).answer()[0] == 200
         with Line(shared) as line:
-            assert line.send(b"POST /nowhere HTTP/1.1\r\nHost: a\r\n" + expects).error() == (404, "no_route")
+            assert line.send(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\n" + expects).error() == (404, "no_route")
 
 
 class TestTime:
@@ -298,7 +298,7 @@ class TestTime:
         with running(headers_timeout_ms=1000) as server, ExitStack() as stack:
             lines = [stack.enter_context(Line(server)) for _ in range(50)]
             for line in lines:
-                line.try_to_send(b"GET /health HTTP/1.1\r\nHost: a\r\nX-Slow: ")
+                line.try_to_send(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
             silent = stack.enter_context(Line(server))
             until(lambda: _is_served(server))
             for line in lines:

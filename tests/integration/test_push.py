@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from mqueue.config import Config, Security
 from mqueue.testing.server import RunningServer
 
 DEADLINE_SECONDS = 120
@@ -251,6 +252,29 @@ def test_pages_of_other_sites_are_turned_away(url) -> None:
             assert answer.status == 200
 
     run(work, url)
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8080", "localhost.evil.example", "10.0.0.1", "[2001:db8::1]:80"]
+)
+def test_a_server_of_this_machine_answers_to_no_other_name(url, host: str) -> None:
+    async def work(session: aiohttp.ClientSession) -> None:
+        async with session.get("/v1/topics", headers={"Host": host}) as answer:
+            assert (answer.status, (await answer.json())["error"]["code"]) == (403, "cross_origin")
+        for own in ("localhost", "LocalHost:8080", "127.0.0.1:1", "[::1]:8080", "[::1]"):
+            async with session.get("/v1/topics", headers={"Host": own}) as answer:
+                assert answer.status == 200, own
+
+    run(work, url)
+
+
+def test_whoever_is_public_on_purpose_has_any_name() -> None:
+    async def work(session: aiohttp.ClientSession) -> None:
+        async with session.get("/v1/topics", headers={"Host": "queue.example"}) as answer:
+            assert answer.status == 200
+
+    with RunningServer(Config(security=Security(public_bind=True))) as server:
+        run(work, server.url)
 
 
 def test_a_path_without_push_takes_no_socket(url) -> None:

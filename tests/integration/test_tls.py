@@ -56,7 +56,7 @@ class Line:
         return self._out.get_extra_info("ssl_object").getpeercert(True)
 
     async def status(self, path: str = "/v1/topics", headers: str = "") -> int:
-        self._out.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())
+        self._out.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
         head = await self._in.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
         json.loads(await self._in.readexactly(length))
@@ -113,7 +113,9 @@ def test_a_certificate_counts_for_websockets_too(tmp_path: Path) -> None:
     clients = {"dns:a.example": ("read:default",)}
     tls = files(tmp_path, client_ca_file=str(tmp_path / "ca.pem"), clients=clients)
     upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-    request = f"GET /v1/topics/orders/stream HTTP/1.1\r\nHost: x\r\n{upgrade}Sec-WebSocket-Key: {'A' * 22}==\r\n\r\n"
+    request = (
+        f"GET /v1/topics/orders/stream HTTP/1.1\r\nHost: localhost\r\n{upgrade}Sec-WebSocket-Key: {'A' * 22}==\r\n\r\n"
+    )
 
     async def story(server: Serving, address: Address) -> None:
         for name, status in (("a.example", 101), ("b.example", 401)):

@@ -17,9 +17,9 @@ from mqueue.server.http.protocol import ARRIVED_MAX, NEVER, Connection
 from mqueue.server.http.service import Bounds
 from mqueue.server.http.websockets import WebSockets
 
-REQUEST = b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n"
+REQUEST = b"GET /%d HTTP/1.1\r\nHost: localhost\r\n\r\n"
 UPGRADE = (
-    b"GET /1 HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"GET /1 HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
 Handler = Callable[[str], Awaitable[Answer | Streamed]]
@@ -238,7 +238,7 @@ def test_whoever_does_not_take_the_last_answer_is_cut_off() -> None:
 
     async def test() -> None:
         connection, notes, _ = opened()
-        connection.data_received(b"GET /1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        connection.data_received(b"GET /1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         await turns()
         assert notes.closed
         assert connection.deadline < NEVER
@@ -309,7 +309,7 @@ def test_a_flood_gets_no_answers() -> None:
 def test_all_bodies_together_have_a_limit() -> None:
     async def test() -> None:
         connections = Connections(cast(App, Stub(echo, Bounds(bodies_bytes_max=1000))))
-        post = b"POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 800\r\n\r\n"
+        post = b"POST /1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 800\r\n\r\n"
         (first, _), (second, told), (third, answered) = (joined(connections) for _ in range(3))
         first.data_received(post + b"x" * 700)
         second.data_received(post + b"x" * 700)
@@ -318,7 +318,7 @@ def test_all_bodies_together_have_a_limit() -> None:
         second.connection_lost(None)
         first.connection_lost(None)
         assert connections.room.taken == 0
-        third.data_received(b"POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 800\r\n\r\n" + b"x" * 700)
+        third.data_received(b"POST /2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 800\r\n\r\n" + b"x" * 700)
         third.data_received(b"x" * 100)
         await turns()
         assert answered.bodies == [b"/2"]

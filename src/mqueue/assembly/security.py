@@ -23,7 +23,7 @@ from mqueue.server.security.certificates import (
 )
 from mqueue.server.security.gatekeeper import Rules
 from mqueue.server.security.keys import Keys
-from mqueue.server.security.peers import Proxies, RateLimit, check_bind
+from mqueue.server.security.peers import Proxies, RateLimit, check_bind, is_local
 from mqueue.server.security.signing import AlgorithmName, VerifyKey, key_from_secret, keys_from_jwks
 from mqueue.server.security.tls import ServerTls
 from mqueue.server.security.tokens import Verifier
@@ -80,6 +80,13 @@ def check_address(config: Config) -> None:
     security = config.security
     known = bool(security.auth or security.tls.client_ca_file)
     check_bind(config.server.http.host.lower(), known, security.tls.on, security.public_bind)
+
+
+def is_private(config: Config) -> bool:
+    """Whether everybody is let in because only this machine can call."""
+    security = config.security
+    known = security.auth or security.tls.client_ca_file or security.public_bind
+    return not known and is_local(config.server.http.host.lower())
 
 
 def secrets_of(config: Config) -> list[str]:

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from msgspec.structs import asdict, replace
 
 from mqueue.assembly.administration import administrator_of
-from mqueue.assembly.security import check_address, material_of, pair_of, rules_of, tls_of
+from mqueue.assembly.security import check_address, is_private, material_of, pair_of, rules_of, tls_of
 from mqueue.broker import backstage
 from mqueue.broker.aio import AsyncBroker
 from mqueue.broker.loop import LoopBroker
@@ -96,6 +96,7 @@ class Serving:
         table = _table(config)
         requests = Requests((route.method, route.path) for route in table)
         service = Service(broker, self._door, self._clock, _bounds(config))
+        service.local = is_private(config)
         service.administration = self._administrator = administrator_of(config, self._behind, self._clock, self._door)
         listener = await _open(App(service, Routes(table), Watch(requests)), config.server.http, self._tls)
         if config.metrics.enabled:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -18,6 +19,7 @@ from mqueue.server.http.service import Service
 from mqueue.server.http.sockets import check_pushed, refuse, talk
 from mqueue.server.http.v1.push import wanted_of
 from mqueue.server.http.watching import Watch
+from mqueue.server.security.peers import is_local
 from mqueue.server.security.principal import Principal
 
 LOGGER = logging.getLogger("mqueue.server")
@@ -50,6 +52,8 @@ class App:
         path, _, asked = target.partition("?")
         route, names = self._routes.find(method, path)
         query = _query(asked) if asked else {}
+        if service.local and route.place != "open":
+            check_host(headers.get("host", ""))
         if "origin" in headers or "sec-fetch-site" in headers:
             check_origin(headers, route)
         peer = service.door.peer(headers, socket)
@@ -111,6 +115,20 @@ def demand(call: Call, route: Route) -> None:
     if route.place not in ("open", "inside"):
         namespace = "*" if route.place == "server" else call.namespace
         call.demand(route.verb, namespace, call.topic if route.place == "topic" else None)
+
+
+@lru_cache(maxsize=256)
+def check_host(host: str) -> None:
+    """A page whose name is made to mean this machine once it is loaded comes by that name, and may not call."""
+    name = host.lower()
+    if ":" in name.rpartition("]")[2]:
+        name = name.rpartition(":")[0]
+    if name and not is_local(name):
+        raise Forbidden(
+            f"host {host!r:.200}: without authentication this server answers to localhost and loopback addresses only,"
+            " unless security.publicBind is set",
+            code="cross_origin",
+        )
 
 
 def check_origin(headers: Mapping[str, str], route: Route) -> None:

@@ -88,6 +88,8 @@ class Service:
         self.bounds = bounds
         self.stopping = asyncio.Event()
         """Set when the server has been told to stop: whoever waits or streams comes to an end."""
+        self.local = False
+        """Whether it is for callers of this machine alone, whoever they are: then it answers to local names only."""
         self.dequeued = Dequeued()
         self.streams = Streams()
         self._views: dict[str, AsyncBroker] = {"default": broker}

@@ -95,7 +95,7 @@ class RateLimit:
 
 def bind_allowed(host: str, auth: bool, tls: bool, told: bool) -> bool:
     """Whether to listen here: on this machine always, elsewhere with both locks, or when told to do without."""
-    return told or (auth and tls) or _is_local(host)
+    return told or (auth and tls) or is_local(host)
 
 
 def check_bind(host: str, auth: bool, tls: bool, told: bool) -> None:
@@ -104,8 +104,11 @@ def check_bind(host: str, auth: bool, tls: bool, told: bool) -> None:
         raise BadSetting(f"{host!r:.80} can be reached by others, and there is no {missing}: set it up, or allow it")
 
 
-def _is_local(host: str) -> bool:
-    """A name other than localhost could be any address, and an empty one is all of them."""
+def is_local(host: str) -> bool:
+    """Whether this is an address of this machine alone.
+
+    A name other than localhost could be any address, and an empty one is all of them.
+    """
     found = _address(host.removeprefix("[").removesuffix("]"))
     return host == "localhost" or host.startswith(("/", "unix:")) or (found is not None and found.is_loopback)
 
