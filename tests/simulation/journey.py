@@ -194,6 +194,8 @@ class Journey:
         before = self._log_of(TOPICS)
         self.answers.begin()  # to look was a call of its own, and wrote down what was due
         answer = self.world.broker.commit(id)
+        self.answers.ok("commit")
+        self.answers.begin()  # and so is this: what ran out while it was staged is ended by the next call
         after = self._log_of(TOPICS)
         for topic, payloads in self.staged.pop(id, {}).values():
             shown = [after[topic].count(payload) - before[topic].count(payload) for payload in payloads]
