@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import disk_depth, disk_rates, disk_recovery, footprint, harness, http, worst
+from benchmarks import disk_depth, disk_rates, disk_recovery, footprint, harness, http, http_push, worst
 from benchmarks.disk import file_system, home
 from benchmarks.harness import Benchmark
 from benchmarks.memory_broker import Arrow, Batches, DeepPublish, DeepReceive, Fanout, Singles, flat, rates
@@ -49,6 +49,7 @@ BENCHMARKS = (
     Benchmark("http/singles", "publishes of one message", http.singles),
     Benchmark("http/cycle", "publish, receive and ack", http.cycle),
     Benchmark("http/latency", "publishes on a schedule that waits for nobody", http.latency),
+    Benchmark("http/push", "messages pushed to a consumer", http_push.push),
     Benchmark("http/connections", "connections that are idle, or slow", http.connections),
 )
 

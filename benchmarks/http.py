@@ -47,9 +47,9 @@ def published_arrow() -> bytes:
 def batches(profile: Profile) -> Iterator[Result]:
     """Publishes of many messages, each durable before its answer."""
     with _serving() as server:
-        yield from _rate(server, profile, "JSON, 1000 at a time", _asking(published(1000)), 4, 1000, 400e3)
+        yield from _rate(server, profile, "JSON, 1000 at a time", _asking(published(1000)), 8, 1000, 400e3)
         yield from _rate(server, profile, "JSON, 100 at a time", _asking(published(100)), 8, 100, 150e3)
-        yield from _rate(server, profile, "Arrow, 1000 at a time", _asking(published_arrow()), 4, 1000, 1.5e6)
+        yield from _rate(server, profile, "Arrow, 1000 at a time", _asking(published_arrow()), 8, 1000, 1.5e6)
 
 
 def singles(profile: Profile) -> Iterator[Result]:

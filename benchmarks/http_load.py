@@ -121,7 +121,8 @@ async def lines(port: int, count: int) -> AsyncIterator[list[Line]]:
 
 def request(method: str, path: str, body: bytes = b"", kind: str = "application/json", accept: str = "") -> bytes:
     wanted = f"accept: {accept}\r\n" if accept else ""
-    head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\n{wanted}content-length: {len(body)}\r\n"
+    about = f"content-type: {kind}\r\n{wanted}content-length: {len(body)}\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n{about}"
     return head.encode() + b"\r\n" + body
 
 

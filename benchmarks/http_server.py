@@ -20,6 +20,7 @@ import uvloop
 from msgspec.structs import replace
 
 from benchmarks.disk import STORAGE
+from mqueue.assembly.serve import settle_down
 from mqueue.assembly.server import Serving
 from mqueue.config import Address, Config
 
@@ -34,7 +35,9 @@ async def serve(directory: str, headers_timeout_ms: int) -> None:
         data=replace(config.data, dir=directory, storage=STORAGE),
     )
     serving = Serving(config)
-    print(json.dumps({"port": (await serving.start()).port}), flush=True)
+    address = await serving.start()
+    settle_down()
+    print(json.dumps({"port": address.port}), flush=True)
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

@@ -56,6 +56,9 @@ class Notes:
     def close(self) -> None:
         self.closed = True
 
+    def is_closing(self) -> bool:
+        return self.closed
+
     def abort(self) -> None:
         self.closed = self.aborted = True
 
@@ -266,13 +269,39 @@ def test_a_stream_that_breaks_is_cut_off() -> None:
     in_loop(test)
 
 
+def test_a_stream_ends_when_its_listener_has_left(caplog: pytest.LogCaptureFixture) -> None:
+    """The transport is closed a moment before we are told: nothing may be written in between."""
+    more, ended = asyncio.Event(), asyncio.Event()
+
+    async def test() -> None:
+        async def pieces() -> AsyncGenerator[bytes, None]:
+            try:
+                yield b"1"
+                await more.wait()
+                yield b"2"
+            finally:
+                ended.set()
+
+        async def stream(target: str) -> Streamed:
+            return Streamed(pieces(), TEXT)
+
+        connection, notes, _ = opened(stream)
+        connection.data_received(REQUEST % 1)
+        await turns()
+        notes.close()
+        more.set()
+        await turns()
+        assert ended.is_set()
+        assert notes.written.endswith(b"1\r\n1\r\n")
+
+    in_loop(test)
+    assert not caplog.records
+
+
 def test_a_websocket_that_does_not_take_its_goodbye_is_cut_off() -> None:
     class Deaf(Notes):
         def set_protocol(self, protocol: Any) -> None:
             self.protocol = protocol
-
-        def is_closing(self) -> bool:
-            return self.closed
 
     async def test() -> None:
         async def talk(scope: Any, receive: Any, send: Any) -> None:

@@ -9,6 +9,7 @@ cannot start      one line on stderr; 2 for what the configuration says, else 1
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -58,6 +59,7 @@ class _Process:
         address = await self._serving.start()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told_to_stop)
+        settle_down()
         with suppress(OSError):  # nobody reads it
             print(f"ready http={address}", flush=True)
         try:
@@ -93,6 +95,15 @@ class _Process:
     def _told_to_reload(self) -> None:
         self._reload = True
         self._woken.set()
+
+
+def settle_down() -> None:
+    """What is there once a server stands stays until its end: the garbage collector need not go through it again.
+
+    That takes a tenth of a second, and everybody waits meanwhile.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _say(sentence: str, code: int) -> int:

@@ -221,24 +221,30 @@ class Connection(asyncio.Protocol):
     def _send(self, answer: Answer, last: bool, without_body: bool = False) -> None:
         head, body = rendering.whole(answer, last, without_body)
         if len(body) <= _JOINED_MAX:
-            self._transport.write(head + body)
-        else:
+            self._write(head + body)
+        elif not self._transport.is_closing():
             self._transport.writelines((head, body))
 
     async def _stream(self, answer: Streamed, last: bool, without_body: bool) -> None:
         """Piece by piece, no faster than they are taken."""
         try:
-            self._transport.write(rendering.opening(answer, last))
-            if without_body:
+            if not self._write(rendering.opening(answer, last)) or without_body:
                 return
             async for data in answer.pieces:
-                if data:
-                    self._transport.write(rendering.piece(data))
+                if data and not self._write(rendering.piece(data)):
+                    return
                 if self._drained is not None:
                     await self._drained
-            self._transport.write(rendering.LAST_PIECE)
+            self._write(rendering.LAST_PIECE)
         finally:
             await answer.pieces.aclose()
+
+    def _write(self, data: bytes) -> bool:
+        """Whether anybody is there. Of one who leaves we are told a moment after the transport is closed."""
+        if self._transport.is_closing():
+            return False
+        self._transport.write(data)
+        return True
 
     # Going on, or not
 
