@@ -17,9 +17,8 @@ from mqueue.assembly.reload import Reloader
 from mqueue.assembly.server import Serving
 from mqueue.config import Address, BadConfig, Config, Data, Jwt, Logging, NamespaceQuotas, Secret, Security, Server, Tls
 from mqueue.server.security.certificates import Pair, self_signed, write_pair
-from mqueue.server.security.tls import client_context
 from mqueue.server.security.tokens import issue
-from tests.unit.test_security_tls import CA, NOW, SERVER, der
+from tests.unit.test_security_tls import CA, NOW, SERVER, client_context, der
 
 OPEN = Security()
 OTHER = self_signed(NOW)

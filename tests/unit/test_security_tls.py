@@ -37,7 +37,8 @@ from mqueue.server.security.certificates import (
     write_pair,
 )
 from mqueue.server.security.principal import Rejected
-from mqueue.server.security.tls import ServerTls, client_context, server_context
+from mqueue.server.security.tls import ServerTls, server_context
+from mqueue.wire import tls as wire
 
 # Handshakes check dates against the machine's clock, so the certificates here have to be of today.
 NOW = int(datetime.now(UTC).timestamp() * 1000)
@@ -45,6 +46,11 @@ YEAR_MS = 365 * 86_400_000
 SERVER = self_signed(NOW)
 URI = "spiffe://example/billing"
 END = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def client_context(ca: bytes | None = None, pair: Pair | None = None) -> ssl.SSLContext:
+    """The other end, as a client of ours has it."""
+    return wire.client_context(ca, None if pair is None else pair.key + b"\n" + pair.certificate)
 
 
 class Authority:
@@ -175,7 +181,7 @@ def test_a_client_of_the_last_decade_is_refused(version: ssl.TLSVersion) -> None
 
 def test_a_client_shows_who_it_is_by_its_alternative_name() -> None:
     pair = CA.issue("admin", [x509.UniformResourceIdentifier(URI)])
-    line = Line(server_context(SERVER, NOW, CA.pem), client_context(SERVER.certificate, pair, NOW))
+    line = Line(server_context(SERVER, NOW, CA.pem), client_context(SERVER.certificate, pair))
     shown = line.server.getpeercert(binary_form=True)
     assert shown is not None
     who = principal_of(shown, {f"uri:{URI}": ["read:a"], "admin": ["*:*"]})

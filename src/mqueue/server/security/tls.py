@@ -50,13 +50,5 @@ def server_context(pair: Pair, now: int, client_ca: bytes | None = None) -> ssl.
     return context
 
 
-def client_context(ca: bytes | None = None, pair: Pair | None = None, now: int | None = None) -> ssl.SSLContext:
-    """The other end. `ca` (PEM): trust this and not what the machine trusts; `pair`: who we are, checked if it is told
-    what time it is."""
-    if pair is None:
-        return wire.client_context(ca)
-    return wire.client_context(ca, _identity(pair if now is None else check_pair(pair, now)))
-
-
 def _identity(pair: Pair) -> bytes:
     return pair.key + b"\n" + pair.certificate
