@@ -23,13 +23,12 @@ from mqueue.server.http.routes import Route
 from mqueue.server.http.tables import TABLE
 from mqueue.server.security.certificates import write_pair
 from mqueue.server.security.principal import UNIFORM
-from mqueue.server.security.tls import client_context
 from mqueue.server.security.tokens import issue
 from mqueue.testing import ManualClock
 from mqueue.testing.server import RunningServer
 from tests.integration.asking import Asking
 from tests.unit import forged
-from tests.unit.test_security_tls import CA, SERVER
+from tests.unit.test_security_tls import CA, SERVER, client_context
 
 DEADLINE_SECONDS = 120
 SECRET = "a secret of a test, long enough for HS256"
