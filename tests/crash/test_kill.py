@@ -29,6 +29,9 @@ ROOT = Path(__file__).resolve().parents[2]
 LIVES = 8
 """So many times one directory is worked on and killed."""
 SERIES = 15
+SERIES_MAX = 60
+"""A slow machine does less in a life: then there are more of them, until so much was answered as is to be proven."""
+ACKED = 1_000
 SEED = 20260101
 
 
@@ -148,7 +151,9 @@ def wrong(folder: Path, told: Told) -> Iterator[str]:
 
 def test_a_hundred_kills_break_no_promise(doom: Doom, tmp_path: Path) -> None:
     kills = published = acked = committed = 0
-    for series in range(SERIES):
+    for series in range(SERIES_MAX):
+        if series >= SERIES and acked > ACKED and committed:
+            break
         rng = Random(f"{SEED} {series}")
         folder, answers = tmp_path / f"data{series}", tmp_path / f"answers{series}"
         for life in range(LIVES):
@@ -163,6 +168,6 @@ def test_a_hundred_kills_break_no_promise(doom: Doom, tmp_path: Path) -> None:
         published, acked = published + len(told.published), acked + len(told.acked)
         committed += len(told.committed)
     assert kills >= 100
-    assert acked > 100, "it was killed before it could do anything"
+    assert acked > ACKED
     assert committed > 0
     print(f"{kills} kills, {published} published, {acked} acked, {committed} transactions, none lost, none twice")

@@ -112,6 +112,15 @@ def test_threads_share_syncs(
         assert q.stats("orders").published == 17
 
 
+def test_threads_at_work_share_syncs_and_lose_nothing(tmp_path: Path, syncs: list[int]) -> None:
+    with mqueue.Broker(tmp_path / "data", storage=SMALL) as q:
+        q.publish("orders", "first")
+        syncs.clear()
+        run_threads(*[lambda: [q.publish("orders", "x") for _ in range(25)] for _ in range(16)])
+        assert len(syncs) < 300  # of 400 calls
+        assert q.stats("orders").published == 401
+
+
 @pytest.mark.usefixtures("_quiet")
 def test_tasks_share_syncs(tmp_path: Path, syncs: list[int], gate: threading.Event) -> None:
     async def together(calls: list[Awaitable[object]]) -> None:
@@ -133,6 +142,29 @@ def test_tasks_share_syncs(tmp_path: Path, syncs: list[int], gate: threading.Eve
             assert (await q.stats("orders")).acked == 20
 
     asyncio.run(main())
+
+
+def test_tasks_at_work_share_syncs_and_lose_nothing(tmp_path: Path, syncs: list[int]) -> None:
+    """All that the tasks of a loop hand in, in one turn of it, goes with one commit."""
+
+    async def main() -> int:
+        async with mqueue.AsyncBroker(tmp_path / "data", storage=SMALL) as q:
+            await q.publish("orders", "first")
+            syncs.clear()
+
+            async def work() -> None:
+                for _ in range(10):
+                    await q.publish("orders", "x")
+                    [m] = await q.receive("orders")
+                    await m.ack()
+
+            async with asyncio.TaskGroup() as group:
+                for _ in range(20):
+                    group.create_task(work())
+            assert (await q.stats("orders")).acked == 200
+            return len(syncs)
+
+    assert asyncio.run(main()) < 100  # of 600 calls
 
 
 @pytest.mark.usefixtures("_quiet")

@@ -67,7 +67,7 @@ def test_no_text_is_slow_to_redact(text: str) -> None:
     """By the time of the processor that it takes, which other programs have no part in; it should be milliseconds."""
     began = time.thread_time()
     Redactor([SECRET])(text)
-    assert time.thread_time() - began < 10
+    assert time.thread_time() - began < 5
 
 
 def test_a_decision_is_one_line_of_json() -> None:
