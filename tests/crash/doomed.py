@@ -25,10 +25,12 @@ VISIBILITY = "10m"
 
 
 class Notes:
-    """One write for each note. A kill may still cut it short, so that each line ends with a mark."""
+    """One write for each note. A kill may still cut it short, at the end of a page of the file: each line ends with a
+    mark, and each life begins a line of its own, or it would lend its mark to the line its forerunner did not finish."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(self._file, b"\n")
 
     def note(self, lines: Iterable[str]) -> None:
         os.write(self._file, "".join(f"{line} .\n" for line in lines).encode())

@@ -23,7 +23,7 @@ import pytest
 
 from mqueue import Broker
 from mqueue.testing import ManualClock
-from tests.crash.doomed import storage
+from tests.crash.doomed import Notes, storage
 
 ROOT = Path(__file__).resolve().parents[2]
 LIVES = 8
@@ -89,10 +89,10 @@ class Told:
         self.staged: dict[int, list[int]] = {}
         self.committed: set[int] = set()
         for line in path.read_text().splitlines() if path.exists() else ():
-            kind, number, *rest = line.split()
-            if rest[-1:] != ["."] or not number.isdecimal():
-                continue  # cut short by a kill, and gone on with by the next life
-            id = int(number)
+            *words, mark = line.split() or [""]
+            if mark != ".":
+                continue  # cut short by a kill
+            kind, id, rest = words[0], int(words[1]), words[2:]
             if kind == "P":
                 self.published[id] = rest[0]
             elif kind == "R":
@@ -107,6 +107,19 @@ class Told:
     @property
     def held(self) -> set[int]:
         return {id for id in self.received if id not in self.acking}
+
+
+def test_a_note_that_a_kill_cut_short_does_not_borrow_the_next_ones_mark(tmp_path: Path) -> None:
+    path, whole = tmp_path / "answers", f"P 17 {'a' * 64} .\n"
+    for cut in range(len(whole)):
+        path.unlink(missing_ok=True)
+        Notes(str(path))
+        path.write_text(path.read_text() + whole[:cut])
+        Notes(str(path)).note([f"P 18 {'b' * 64}", "R 18"])
+        told = Told(path)
+        assert told.published == {18: "b" * 64} | ({17: "a" * 64} if cut == len(whole) - 1 else {})
+        assert told.received == {18: 1}
+        assert not told.acking
 
 
 def wrong_transactions(broker: Broker, told: Told) -> Iterator[str]:
