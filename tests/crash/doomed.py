@@ -26,7 +26,7 @@ VISIBILITY = "10m"
 
 class Notes:
     """One write for each note. A kill may still cut it short, at the end of a page of the file: each line ends with a
-    mark, and each life begins a line of its own, or it would lend its mark to the line its forerunner did not finish."""
+    mark, and each life begins a line of its own, or its mark would end the line that its forerunner did not finish."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

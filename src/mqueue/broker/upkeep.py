@@ -139,7 +139,7 @@ class Upkeep:
         log, state = self._log, self._engine.store.state
         self._checkpoint_at = self._clock.now()
         with self._inside:
-            changed = list(log.dirty)
+            changed = list(log.mark())
         for first in range(0, len(changed), _TOPICS_AT_ONCE):
             with self._inside:
                 topics = [

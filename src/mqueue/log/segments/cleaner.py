@@ -34,8 +34,12 @@ class Cleaner:
                 log.copied(sparse)
         with lock:
             dead = [segment for segment in self._old() if segment.live_bytes <= 0]
-            for segment in dead:
-                log.remove(segment)
+            batch = log.batch
+        if dead:
+            sync(batch)  # that nobody needs them any more must not be taken back by a crash
+            with lock:
+                for segment in dead:
+                    log.remove(segment)
 
     def waits(self) -> bool:
         """Whether there is something to clean as soon as there is another checkpoint."""

@@ -313,6 +313,12 @@ class SegmentLog:
 
     # Points
 
+    def mark(self) -> set[int]:
+        """Begin a checkpoint: the topics that need new points for it."""
+        self._cut()  # what is begun from now on is not told by it
+        self._book.mark(self.batch, self._landed)
+        return set(self.dirty)
+
     def checkpoint(self, point: Checkpoint) -> None:
         self._cut()  # what others hand in from now on is not told by these points
         for topic in point.topics:
@@ -328,11 +334,10 @@ class SegmentLog:
 
     def collect(self) -> Callable[[], Saved] | None:
         """What goes into a checkpoint, to be packed by whoever has the time; None if some of it is not written yet."""
-        end = self.writer.synced_position
-        found = self._book.collect(self.dirty, end)
-        if found is None:
+        collected = self._book.collect(self.dirty, self.writer.synced)
+        if collected is None:
             return None
-        position = min((taken for taken, _ in found.values()), default=end)
+        position, found = collected
         last_id, topic_id = self.last_id, self.topic_id
 
         def pack() -> Saved:
@@ -358,7 +363,7 @@ class SegmentLog:
             tape = self._tapes.pop((topic, partition))
             for position, length in zip(tape.position, tape.length, strict=True):
                 self._bury(position, length)
-        self._book.drop(topic)
+        self._book.drop(topic, self.batch)
         self.dirty.discard(topic)
 
     def _bury(self, position: int, length: int) -> None:
@@ -423,7 +428,7 @@ class SegmentLog:
     def entries(self) -> Iterator[Entry]:
         told = self._book.positions()
         known = set(told)
-        for data, offset, commit in self.shelf.commits(min(told.values(), default=0)):
+        for data, offset, commit in self.shelf.commits(self.told[-1]):
             for topic, entry in self._readable(data, offset, commit):
                 if isinstance(entry, TopicMade):
                     known.add(topic)
@@ -446,7 +451,7 @@ class SegmentLog:
     def started(self, topics: Iterable[Topic]) -> None:
         """The state is recovered: what these topics have dropped, other topics, and what was needed for that can go."""
         known = {topic.id: topic for topic in topics}
-        for number in self._partitions.keys() - known.keys():
+        for number in (self._partitions.keys() | self._book.positions().keys() | self.dirty) - known.keys():
             self.drop(number)
         for topic in known.values():
             self.trim(topic.id, topic.floors, [partition.kept for partition in topic.partitions])

@@ -1,6 +1,8 @@
 """The points of all topics, for the next checkpoint: each with the position up to which it tells everything.
 
 A point is taken when the last batches are not yet written, so its position is not known before those have landed.
+While points are taken others go on: a checkpoint tells nothing of what was begun after its mark, and it still tells of
+a topic whose end is not durable yet.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ class PointBook:
     def __init__(self, saved: dict[int, tuple[int, bytes]]) -> None:
         self._points = {topic: Point(data, 0, position) for topic, (position, data) in saved.items()}
         self._waiting: list[Point] = []
+        self._mark: Point | None = None
+        self._dropped: dict[int, int] = {}
+        """Topics that are dropped, and the batch that says so: until it is durable a crash can bring them back."""
 
     def positions(self) -> dict[int, int]:
         """How far each topic is told."""
@@ -35,13 +40,20 @@ class PointBook:
             for point in self._points.values()
         )
 
+    def mark(self, batch: int, landed: tuple[int, int]) -> None:
+        """A checkpoint is begun: all topics that are dirty now get new points before it is collected."""
+        self._mark = self._kept(b"", batch, landed)
+
     def put(self, point: TopicPoint, batch: int, landed: tuple[int, int]) -> None:
         """A point that was taken after `batch`; `landed`: the last batch that is written, and where it ends."""
+        self._points[point.id] = self._kept(point, batch, landed)
+
+    def _kept(self, data: TopicPoint | bytes, batch: int, landed: tuple[int, int]) -> Point:
         number, end = landed
-        kept = Point(point, batch, end if batch <= number else None)
-        self._points[point.id] = kept
+        kept = Point(data, batch, end if batch <= number else None)
         if kept.position is None:
             self._waiting.append(kept)
+        return kept
 
     def land(self, batch: int, end: int) -> None:
         """A batch was written."""
@@ -50,14 +62,28 @@ class PointBook:
                 point.position = end
         self._waiting = [point for point in self._waiting if point.position is None]
 
-    def drop(self, topic: int) -> None:
-        self._points.pop(topic, None)
+    def drop(self, topic: int, batch: int) -> None:
+        """A topic is no more once `batch` is durable."""
+        if topic in self._points:
+            self._dropped[topic] = batch
 
-    def collect(self, dirty: set[int], end: int) -> dict[int, tuple[int, Point]] | None:
-        """What goes into a checkpoint. To a topic that is not dirty nothing has happened up to `end`."""
-        if any(point.position is None for point in self._points.values()):
+    def collect(self, dirty: set[int], synced: int) -> tuple[int, dict[int, tuple[int, Point]]] | None:
+        """Where folding starts, and what goes into a checkpoint; None if some of it is not written yet.
+
+        To a topic that is not dirty nothing has happened since its point: it counts as taken at the mark.
+        """
+        for topic in [topic for topic, batch in self._dropped.items() if batch <= synced]:
+            del self._dropped[topic], self._points[topic]
+        mark = self._mark.position if self._mark is not None else None
+        if mark is None or any(point.position is None for point in self._points.values()):
             return None
-        return {topic: (point.position or 0 if topic in dirty else end, point) for topic, point in self._points.items()}
+        changed = dirty | self._dropped.keys()
+        found = {
+            topic: (point.position if topic in changed else max(point.position, mark), point)
+            for topic, point in self._points.items()
+            if point.position is not None
+        }
+        return min([mark, *(taken for taken, _ in found.values())]), found
 
 
 def packed(point: Point) -> bytes:
