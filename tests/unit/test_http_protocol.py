@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,8 +13,10 @@ import pytest
 
 from mqueue.server.http.answer import TEXT, Answer, Streamed, error_answer
 from mqueue.server.http.app import App
+from mqueue.server.http.call import Call
 from mqueue.server.http.connections import Connections
 from mqueue.server.http.protocol import ARRIVED_MAX, NEVER, Connection
+from mqueue.server.http.push import unless_over
 from mqueue.server.http.service import Bounds
 from mqueue.server.http.websockets import WebSockets
 
@@ -33,9 +36,10 @@ class Notes:
         self.closed = self.aborted = self.ended = False
         self.reading = True
         self.waiting_bytes = 0
+        self.socket: socket.socket | None = None
 
     def get_extra_info(self, name: str) -> Any:
-        return ("192.0.2.1", 1) if name == "peername" else None
+        return {"peername": ("192.0.2.1", 1), "socket": self.socket}.get(name)
 
     def write(self, data: bytes) -> None:
         assert not self.closed
@@ -354,3 +358,88 @@ def test_all_bodies_together_have_a_limit() -> None:
         assert connections.room.taken == 0
 
     in_loop(test)
+
+
+# Whoever has left
+
+
+def lent(given_back: list[str]) -> Handler:
+    async def answer(target: str) -> Answer:
+        async def give_back() -> None:
+            await asyncio.sleep(0)
+            given_back.append(target)
+
+        return Answer(200, target.encode(), TEXT, give_back=give_back)
+
+    return answer
+
+
+def test_what_was_lent_to_one_who_stays_is_not_given_back() -> None:
+    async def main() -> None:
+        given_back: list[str] = []
+        connection, notes, _ = opened(lent(given_back))
+        connection.data_received(REQUEST % 1)
+        await turns()
+        assert (notes.bodies, given_back) == ([b"/1"], [])
+
+    asyncio.run(main())
+
+
+def test_what_was_lent_to_one_who_is_leaving_is_given_back() -> None:
+    async def main() -> None:
+        given_back: list[str] = []
+        connection, notes, _ = opened(lent(given_back))
+        connection.data_received(REQUEST % 1)
+        notes.close()
+        await turns()
+        assert (notes.written, given_back) == (b"", ["/1"])
+
+    asyncio.run(main())
+
+
+def test_what_was_lent_to_one_whose_farewell_lies_unread_is_given_back() -> None:
+    """It is told only while the answer waits: by then the loop has read it."""
+
+    async def main() -> None:
+        given_back: list[str] = []
+        connection, notes, _ = opened(lent(given_back))
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            notes.socket = ours
+            theirs.close()
+            connection.data_received(REQUEST % 1)
+            await asyncio.sleep(0)
+            connection.connection_lost(None)
+            await turns()
+        assert (notes.written, given_back) == (b"", ["/1"])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_what_comes_in_the_moment_that_somebody_leaves_is_undone(leaves: bool) -> None:
+    async def main() -> None:
+        undone: list[int] = []
+        call = cast(Call, SimpleNamespace(service=SimpleNamespace(stopping=asyncio.Event()), gone=None))
+        ready = asyncio.Event()
+
+        async def work() -> int:
+            await ready.wait()
+            return 7
+
+        async def undo(found: int) -> None:
+            await asyncio.sleep(0)
+            undone.append(found)
+
+        waiting = asyncio.create_task(unless_over(call, work(), undo))
+        await turns()
+        ready.set()
+        await asyncio.sleep(0)  # the work is done, and nobody has looked at it yet
+        if leaves:
+            waiting.cancel()
+        found = await asyncio.gather(waiting, return_exceptions=True)
+        await turns()
+        assert undone == ([7] if leaves else [])
+        assert leaves or found == [7]
+
+    asyncio.run(main())

@@ -6,7 +6,8 @@ them: a token of another namespace is to it as one that never was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import pyarrow as pa
@@ -112,6 +113,13 @@ async def settle(
         raise
     await committed()
     return done
+
+
+async def give_back(broker: LoopBroker, tokens: Iterable[str]) -> None:
+    """What was leased for somebody who is not there any more goes to others, and no attempt is counted."""
+    for token in tokens:
+        with suppress(LeaseLost):
+            await settle(broker, "release", token)
 
 
 async def _take(

@@ -41,6 +41,8 @@ KEEP_SECONDS = 15.0
 
 _ERROR = msgspec.json.Decoder(ErrorOut)
 _PIECE_BYTES = MIB
+_TURNS_TO_HANG_UP = 2
+"""Turns of a loop until a closed connection is hung up. A server that is told later hands messages to nobody."""
 _OF_THE_LINE = ("unreachable", "line_broken")
 FORKED = "this client was made before the process forked, and its connections are the parent's: make a new one"
 
@@ -158,6 +160,10 @@ class Line:
                 if (answer.content_length or 0) > ANSWER_BYTES_MAX:
                     raise Corrupt(f"an answer of {answer.content_length} bytes; {ANSWER_BYTES_MAX} are allowed")
                 return Reply(answer.status, answer.headers, await answer.read(), sent_at)
+        except asyncio.CancelledError:
+            for _ in range(_TURNS_TO_HANG_UP):
+                await asyncio.sleep(0)
+            raise
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise Unavailable(f"{self._address.url} cannot be reached: {_reason(error)}", code="unreachable") from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -27,6 +27,8 @@ class Answer(Struct, frozen=True):
     body: bytes = b""
     kind: str = JSON
     headers: Headers = ()
+    give_back: Callable[[], Coroutine[Any, Any, None]] | None = None
+    """What to do if nobody is there to take it."""
 
 
 class Streamed(Struct, frozen=True):

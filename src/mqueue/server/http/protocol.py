@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import select
 from typing import cast
 
 from mqueue.model.errors import Backpressure, Error
@@ -31,6 +32,10 @@ ARRIVED_MAX = 256
 """Requests of one connection that came in one go."""
 _JOINED_MAX = 64 * 1024
 """A body up to this size is written together with its head."""
+
+
+_TURNS_TO_READ = 2
+"""Turns of a loop in which it reads what has come, and acts on it."""
 
 
 class TooSlow(Error):
@@ -211,12 +216,27 @@ class Connection(asyncio.Protocol):
         assert answer is not None, "who is not admitted is refused"
         last = request.last or connections.stopping
         if isinstance(answer, Answer):
+            if answer.give_back is not None:
+                await self._look_for_taker(answer)
             self._send(answer, last, request.without_body)
         else:
             await self._stream(answer, last, request.without_body)
         if self._drained is not None:
             await self._drained
         return last or connections.stopping  # a stream may have begun before
+
+    async def _look_for_taker(self, answer: Answer) -> None:
+        """Before something is handed over: whoever has left may have said so, and it lies there unread."""
+        assert answer.give_back is not None
+        left = True
+        try:
+            if _unread(self._transport):
+                for _ in range(_TURNS_TO_READ):
+                    await asyncio.sleep(0)
+            left = self._transport.is_closing()
+        finally:
+            if left:
+                await asyncio.shield(answer.give_back())
 
     def _send(self, answer: Answer, last: bool, without_body: bool = False) -> None:
         head, body = rendering.whole(answer, last, without_body)
@@ -287,3 +307,13 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         self._connections.discard(self)
         self._connections.websockets.take_over(self._transport, request, reader.certificate)
+
+
+def _unread(transport: asyncio.Transport) -> bool:
+    """Whether something has come that the loop did not read yet."""
+    socket = transport.get_extra_info("socket")
+    if socket is None or socket.fileno() < 0:
+        return False
+    poll = select.poll()
+    poll.register(socket.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

@@ -7,7 +7,7 @@ is unsettled when the consumer leaves is given back. Does not know how the messa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from mqueue.broker import remote
 from mqueue.broker.holding import held
-from mqueue.model.errors import LeaseLost
 from mqueue.model.limits import WAIT_MS_MAX
 from mqueue.server.http.call import Call
 
@@ -42,10 +41,10 @@ class Pushing:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for token in list(self._leases):
+        tokens = list(self._leases)
+        for token in tokens:
             self._forget(token)
-            with suppress(LeaseLost):
-                await asyncio.shield(remote.settle(self._call.behind, "release", token))
+        await asyncio.shield(remote.give_back(self._call.behind, tokens))
 
     async def next(self, patience: float) -> list[remote.Handed] | None:
         """What is there for the consumer; [] if that is nothing within `patience` seconds; None: it is over.
@@ -61,13 +60,17 @@ class Pushing:
             if not await self._wait_for_room(min(left, _LOOK_SECONDS)):
                 return None
         wait = min(patience, WAIT_MS_MAX / 1000)
-        handed = await unless_over(self._call, remote.receive(self._call.behind, self._asking(room, wait)))
+        asking = remote.receive(self._call.behind, self._asking(room, wait))
+        handed = await unless_over(self._call, asking, self._give_back)
         for lease in handed or ():
             if lease.token:
                 self._remember(lease.token, [message.id for message in lease.messages])
         if handed and self._leases:  # else they are settled already, and would be lost
             self._call.demand_again("receive")
         return handed
+
+    async def _give_back(self, handed: list[remote.Handed]) -> None:
+        await remote.give_back(self._call.behind, [lease.token for lease in handed if lease.token])
 
     def by_token(self, ids: list[int]) -> dict[str, list[int]]:
         """Ids by the lease that they are held under; what this consumer does not hold is under no token ("")."""
@@ -112,16 +115,23 @@ async def _within(event: asyncio.Event, seconds: float) -> bool:
     return True
 
 
-async def unless_over(call: Call, work: Coroutine[Any, Any, T]) -> T | None:
-    """What some work gives, or None if the caller leaves or the server stops before: then it is cancelled."""
+async def unless_over(
+    call: Call, work: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, None]] | None = None
+) -> T | None:
+    """What some work gives, or None if the caller leaves or the server stops before: then it is cancelled.
+
+    `undo`: what to do with what it gave in the very moment that the caller left.
+    """
+    returned = False
     task = asyncio.ensure_future(work)
     ends = [asyncio.ensure_future(event.wait()) for event in (call.service.stopping, call.gone) if event is not None]
     try:
         await asyncio.wait([task, *ends], return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        return None
+        returned = task.done()
+        return task.result() if returned else None
     finally:
         for one in (task, *ends):
             one.cancel()
         await asyncio.gather(task, *ends, return_exceptions=True)
+        if undo is not None and not returned and not task.cancelled() and task.exception() is None:
+            await asyncio.shield(undo(task.result()))

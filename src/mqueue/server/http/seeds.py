@@ -27,6 +27,7 @@ from mqueue.server.http.answer import Answer, as_json
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Parameter, Route
 from mqueue.server.http.v1.paging import fitting
+from mqueue.server.http.v1.receive import for_taker
 from mqueue.wire.json_in import from_base64
 from mqueue.wire.json_seeds import (
     DequeuedOut,
@@ -83,10 +84,11 @@ async def dequeue(call: Call) -> Answer:
     topic, limit = _asked(call, "receive")
     wanted = remote.Wanted((topic,), limit, consumer=CONSUMER)
     answers: list[DequeuedOut] = []
-    for handed in await remote.receive(call.behind, wanted):
+    leases = await remote.receive(call.behind, wanted)
+    for handed in leases:
         call.service.dequeued.add(call.namespace, (message.id for message in handed.messages), handed.token)
         answers += [_dequeued(message, lease=handed.token) for message in handed.messages]
-    return as_json(answers)
+    return for_taker(call, as_json(answers), leases)
 
 
 async def dead(call: Call) -> Answer:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,7 +23,7 @@ from mqueue.server.http.routes import Parameter, Route
 from mqueue.wire.json import LeaseOut, LeasesOut, ReceiveIn, ReceiveTopicsIn
 from mqueue.wire.stream import write_stream, write_table
 
-T = TypeVar("T")
+T = TypeVar("T", list[remote.Handed], remote.HandedTable | None)
 
 _RECEIVE = msgspec.json.Decoder(ReceiveIn)
 _RECEIVE_TOPICS = msgspec.json.Decoder(ReceiveTopicsIn)
@@ -35,7 +36,7 @@ async def receive(call: Call) -> Answer:
     if call.wants_arrow:
         return await _receive_table(call, wanted)
     handed = await _take(call, remote.receive, wanted)
-    return as_json(lease_out(handed[0]) if handed else LeaseOut(call.topic))
+    return for_taker(call, as_json(lease_out(handed[0]) if handed else LeaseOut(call.topic)), handed or ())
 
 
 async def receive_anywhere(call: Call) -> Answer:
@@ -48,18 +49,18 @@ async def receive_anywhere(call: Call) -> Answer:
     for topic in wanted.topics:
         call.demand("receive", call.namespace, topic)
     handed = await _take(call, remote.receive, wanted)
-    return as_json(LeasesOut([lease_out(lease) for lease in handed or ()]))
+    return for_taker(call, as_json(LeasesOut([lease_out(lease) for lease in handed or ()])), handed or ())
 
 
 async def _receive_table(call: Call, wanted: remote.Wanted) -> Answer:
     if all_columns(call):
         found = await _take(call, remote.receive, wanted)
         body = write_table(table_out(stretches(found[0].messages if found else ())))
-        return Answer(200, body, ARROW, _lease_headers(found[0]) if found else ())
+        return for_taker(call, Answer(200, body, ARROW, _lease_headers(found[0]) if found else ()), found or ())
     handed = await _take(call, remote.receive_table, wanted)
     if handed is None:
         return Answer(200, write_stream((), SCHEMA), ARROW)
-    return Answer(200, write_table(handed.table), ARROW, _lease_headers(handed))
+    return for_taker(call, Answer(200, write_table(handed.table), ARROW, _lease_headers(handed)), (handed,))
 
 
 async def _take(
@@ -68,7 +69,20 @@ async def _take(
     """What there is, or comes within the time given; nothing more once the server stops. Who leaves gives it back."""
     wait_ms(wanted.wait)  # what is wrong with it is said also where nobody has to wait
     found = await receive(call.behind, replace(wanted, wait=None) if wanted.wait else wanted)
-    return found or (await unless_over(call, receive(call.behind, wanted)) if wanted.wait else None)
+    if found or not wanted.wait:
+        return found
+    return await unless_over(call, receive(call.behind, wanted), partial(_give_back, call))
+
+
+async def _give_back(call: Call, found: list[remote.Handed] | remote.HandedTable | None) -> None:
+    handed = found if isinstance(found, list) else [found] if found is not None else []
+    await remote.give_back(call.behind, [lease.token for lease in handed if lease.token])
+
+
+def for_taker(call: Call, answer: Answer, handed: Iterable[remote.Handed | remote.HandedTable]) -> Answer:
+    """An answer that somebody has to be there for: if he has left, what is in it is given back."""
+    tokens = [lease.token for lease in handed if lease.token]
+    return replace(answer, give_back=partial(remote.give_back, call.behind, tokens)) if tokens else answer
 
 
 def lease_out(handed: remote.Handed) -> LeaseOut:
