@@ -1,0 +1,1 @@
+"""What can be done with many messages at once, one module for each."""
