@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from mqueue.broker.broker import Topics
 from mqueue.broker.cursors import Cursor
 from mqueue.broker.explain import Explanation, Trace
+from mqueue.broker.given import Topics
 from mqueue.broker.loop import AsyncSubscription
 from mqueue.broker.message import AsyncDeadMessage, AsyncMessage
 from mqueue.broker.numbers import TopicStats

@@ -26,13 +26,14 @@ from mqueue.broker.commits import Gate
 from mqueue.broker.consume import Source, Subscription, consume
 from mqueue.broker.dlq import Dlq
 from mqueue.broker.envelope import EmbeddedMessage
+from mqueue.broker.given import Topics, id_of, list_of, names_of
 from mqueue.broker.intake_arrow import publish_table
-from mqueue.broker.message import AnyMessage, Message
+from mqueue.broker.message import Message
 from mqueue.broker.waiting import never, wait_in_thread
 from mqueue.heart.topic import Topic
 from mqueue.log.segments.storage import Storage
 from mqueue.model.clock import Clock
-from mqueue.model.errors import Poisoned, Refused
+from mqueue.model.errors import Poisoned
 from mqueue.model.limits import Limits
 from mqueue.model.message import Draft, Receipt
 from mqueue.model.names import check_consumer, check_name
@@ -41,8 +42,6 @@ from mqueue.model.times import Duration, Instant
 
 T = TypeVar("T")
 R = TypeVar("R")
-A = TypeVar("A", bound=AnyMessage)
-Topics = str | Sequence[str]
 
 _DESKS_SLACK = 1024
 
@@ -467,26 +466,5 @@ class Broker:
         return found
 
 
-def names_of(topic: Topics) -> list[str]:
-    """The names of one topic or of several, all of them names."""
-    names: list[Any] = list(topic) if isinstance(topic, list | tuple | set | frozenset) else [topic]
-    if not names:
-        raise Refused("no topic is named", code="no_topic")
-    return [check_name(name, "topic") for name in names]
-
-
 def _all(found: list[T]) -> list[T]:
-    return found
-
-
-def list_of(messages: Sequence[A] | A) -> Sequence[A]:
-    """One message will do for a list of one."""
-    return [messages] if isinstance(messages, AnyMessage) else messages
-
-
-def id_of(id: int | Receipt | AnyMessage) -> int:
-    """The id of what stands for a message."""
-    found = id if type(id) is int else getattr(id, "id", None)
-    if type(found) is not int:
-        raise Refused(f"{id!r:.80} is no message; it takes an id, a receipt or a message", code="bad_id")
     return found

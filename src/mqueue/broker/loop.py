@@ -13,12 +13,13 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from mqueue.broker import deliver
-from mqueue.broker.broker import Broker, Topics
+from mqueue.broker.broker import Broker
 from mqueue.broker.commits import Deferred, committed, settled
 from mqueue.broker.consume import LOGGER, Supply, check_concurrency
 from mqueue.broker.dlq import Dlq
 from mqueue.broker.engine import Engine
 from mqueue.broker.envelope import AsyncEmbeddedDeadMessage, AsyncEmbeddedMessage
+from mqueue.broker.given import Topics
 from mqueue.broker.message import AsyncMessage, DeadMessage
 from mqueue.broker.redrive import Redrive, Redriving
 from mqueue.broker.transact import Transaction, commit_step

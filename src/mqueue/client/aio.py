@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from mqueue.broker.broker import Topics, id_of, list_of
 from mqueue.broker.consume import Supply, check_concurrency
 from mqueue.broker.cursors import Cursor
 from mqueue.broker.deliver import check_receive
 from mqueue.broker.explain import Explanation, Trace
+from mqueue.broker.given import Topics, id_of, list_of
 from mqueue.broker.loop import AsyncSubscription, consume_in_loop
 from mqueue.broker.message import AsyncMessage
 from mqueue.broker.numbers import TopicStats

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from mqueue.broker.broker import Topics, names_of
 from mqueue.broker.deliver import check_receive
+from mqueue.broker.given import Topics, names_of
 from mqueue.broker.message import AnyMessage
 from mqueue.broker.settle import Settlement
 from mqueue.client import incoming, receive, settle

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from mqueue.broker.broker import Topics, names_of
+from mqueue.broker.given import Topics, names_of
 from mqueue.client.envelope import Held, Letter
 from mqueue.client.home import Home
 from mqueue.client.line import PAUSE_SECONDS, PAUSE_SECONDS_MAX

@@ -19,8 +19,8 @@ from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
-from mqueue.broker.broker import Topics
 from mqueue.broker.consume import Subscription, Supply, consume
+from mqueue.broker.given import Topics
 from mqueue.broker.twin import Call
 from mqueue.client.aio import AsyncClient
 from mqueue.client.dlq import AsyncClientDlq

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from mqueue.broker.broker import Topics
 from mqueue.broker.consume import Subscription
 from mqueue.broker.cursors import Cursor
 from mqueue.broker.explain import Explanation, Trace
+from mqueue.broker.given import Topics
 from mqueue.broker.message import DeadMessage, Message
 from mqueue.broker.numbers import TopicStats
 from mqueue.broker.redrive import Redrive

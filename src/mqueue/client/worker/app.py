@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, TypeVar
 
-from mqueue.broker.broker import Topics
 from mqueue.broker.consume import check_concurrency
+from mqueue.broker.given import Topics
 from mqueue.client.worker.consumer import Consumer, Liveness
 from mqueue.client.worker.handlers import Handler, handler_of
 from mqueue.client.worker.jobs import LOGGER

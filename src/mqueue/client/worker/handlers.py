@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from mqueue.broker.broker import Topics
 from mqueue.broker.consume import check_concurrency
 from mqueue.broker.deliver import visibility_ms
+from mqueue.broker.given import Topics
 from mqueue.client.worker.parameters import Parameters, name_of, parameters_of
 from mqueue.client.worker.verdict import Rule
 from mqueue.model.errors import BadSetting, BadTime, Refused

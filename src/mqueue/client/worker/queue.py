@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from mqueue.broker.broker import Topics
+from mqueue.broker.given import Topics
 from mqueue.broker.message import AsyncMessage
 from mqueue.broker.settle import Settlement
 from mqueue.model.times import Duration
