@@ -16,6 +16,7 @@ from mqueue.policy.filter import FILTER_LENGTH_MAX, compile_filter
 
 
 class Dead(Struct, frozen=True):
+    id: int = 9_007_199_254_740_993
     reason: str = "max_retries"
     error: str | None = "ConnectionError: timed out after 30s"
     group: str = "billing"
@@ -69,6 +70,11 @@ DEAD = Dead()
         ("headers.zone != eu", True),
         ("headers.x-raw ~ raw", True),
         ("headers.region ~ e and headers.region ~ u", True),
+        ("id = 9007199254740993", True),
+        ("id in 17,9007199254740993", True),
+        ("id IN '17, 9007199254740993' and attempts in 4", True),
+        ("id in 17,9007199254740992", False),
+        ("priority in low,normal", True),
     ],
 )
 def test_what_is_picked(text: str, picked: bool) -> None:
@@ -93,7 +99,10 @@ def test_a_message_without_key_equals_no_key() -> None:
         ("reason", 7, "takes one of = != ~, not 'the end'"),
         ("reason max_retries", 8, "takes one of = != ~, not 'max_retries'"),
         ("reason > a", 8, "takes one of = != ~, not '>'"),
-        ("attempts ~ 3", 10, "takes one of = != < <= > >=, not '~'"),
+        ("attempts ~ 3", 10, "takes one of = != < <= > >= in, not '~'"),
+        ("attempts in", 12, "a value is expected, not 'the end'"),
+        ("attempts in 3,x", 15, "a whole number, not 'x'"),
+        ("reason in a,b", 8, "takes one of = != ~, not 'in'"),
         ("reason =", 9, "a value is expected, not 'the end'"),
         ("reason = = a", 10, "a value is expected, not '='"),
         ("key = and reason = x", 7, "a value is expected, not 'and'"),

@@ -3,8 +3,9 @@
     filter     = [ condition { "and" condition } ]      empty: everything
     condition  = text ( "=" | "!=" | "~" ) value
                | number ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) value
+               | number "in" value                          any of several: "in 17,18,20"
     text       = reason | error | group | consumer | topic | key | payload | headers.<name>
-    number     = attempts | priority
+    number     = id | attempts | priority
     value      = a bare word, or "quoted" or 'quoted' with \\ before a quote or a backslash
 
 `reason = max_retries and error ~ "timed out" and attempts >= 3 and headers.region = eu`
@@ -29,6 +30,8 @@ FILTER_LENGTH_MAX = 4096
 class Record(Protocol):
     """What a filter can see of a dead message."""
 
+    @property
+    def id(self) -> int: ...
     @property
     def reason(self) -> str | None: ...
     @property
@@ -63,6 +66,7 @@ _TEXTS: dict[str, Callable[[Record], str | bytes | None]] = {
     "payload": lambda record: record.payload,
 }
 _NUMBERS: dict[str, Callable[[Record], int]] = {
+    "id": lambda record: record.id,
     "attempts": lambda record: record.attempts,
     "priority": lambda record: record.priority,
 }
@@ -77,6 +81,7 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_ANY_OF = "in"
 _MATCH: dict[str, Callable[[bytes | None, bytes], bool]] = {
     "=": lambda text, wanted: text == wanted,
     "!=": lambda text, wanted: text != wanted,
@@ -93,7 +98,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class _Token(NamedTuple):
@@ -137,7 +142,10 @@ def _conditions(tokens: list[_Token], end: _Token) -> Iterator[Filter]:
 
 def _condition(field: _Token, sign: _Token, value: _Token) -> Filter:
     if field.kind == "word" and field.text in _NUMBERS:
-        _check(field, sign, value, _COMPARE)
+        if sign.kind == "word" and sign.text.lower() == _ANY_OF:
+            _check_value(value)
+            return _any_of(_NUMBERS[field.text], frozenset(_numbers(field, value)))
+        _check(field, sign, value, (*_COMPARE, _ANY_OF))
         return _number_condition(_NUMBERS[field.text], _COMPARE[sign.text], _number(field, value))
     if field.kind == "word" and (text_of := _text_field(field.text)):
         _check(field, sign, value, _MATCH)
@@ -148,6 +156,10 @@ def _condition(field: _Token, sign: _Token, value: _Token) -> Filter:
 def _check(field: _Token, sign: _Token, value: _Token, signs: Collection[str]) -> None:
     if sign.kind != "operator" or sign.text not in signs:
         _refuse(sign.at, f"{field.text!r:.40} takes one of {' '.join(signs)}, not {sign.text!r:.40}")
+    _check_value(value)
+
+
+def _check_value(value: _Token) -> None:
     if value.kind not in ("word", "quoted") or _is_and(value):
         _refuse(value.at, f"a value is expected, not {value.text!r:.40}; what is no plain word must be quoted")
 
@@ -163,6 +175,14 @@ def _text_field(name: str) -> Callable[[Record], str | bytes | None] | None:
     return _TEXTS.get(name)
 
 
+def _numbers(field: _Token, value: _Token) -> Iterator[int]:
+    """What stands between commas."""
+    at = value.at
+    for text in value.text.split(","):
+        yield _number(field, _Token(value.kind, text.strip(), at))
+        at += len(text) + 1
+
+
 def _number(field: _Token, value: _Token) -> int:
     if _INTEGER.fullmatch(value.text):
         return int(value.text)
@@ -176,6 +196,10 @@ def _number(field: _Token, value: _Token) -> int:
 
 def _number_condition(number_of: Callable[[Record], int], compare: Callable[[int, int], bool], wanted: int) -> Filter:
     return lambda record: compare(number_of(record), wanted)
+
+
+def _any_of(number_of: Callable[[Record], int], wanted: frozenset[int]) -> Filter:
+    return lambda record: number_of(record) in wanted
 
 
 def _text_condition(
