@@ -9,12 +9,13 @@ ARGS   ?=
 CUTS   ?= 20
 SEED   ?= 0
 RUNS   ?= 1
+SEEDS  ?= 5
 
 # Each folder below tests/ is a kind of proof and a verb of its own: make laws, make unit ARGS="-k lease".
 KINDS  := $(filter-out __pycache__,$(patsubst tests/%/.,%,$(wildcard tests/*/.)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system run tour test lint types pytest bench sim power-cut format lock clean $(KINDS)
+.PHONY: help setup setup-system run tour test lint types pytest bench bench-spark spark-faults sim power-cut format lock clean $(KINDS)
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +59,12 @@ $(KINDS): setup
 
 bench: setup ## run the benchmarks; ARGS are handed on
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-spark: setup ## the benchmarks of the data pipeline, with a real Spark; ARGS are handed on
+	$(BIN)/python -m benchmarks.spark $(ARGS)
+
+spark-faults: setup ## break the data pipeline in every way it knows, SEEDS=5 times each, and audit it
+	$(BIN)/python -m tests.pipeline.faults --seeds $(SEEDS) $(ARGS)
 
 sim: setup ## replay crash simulations: SEED=0, RUNS=1
 	$(BIN)/python -m tests.simulation --seed $(SEED) --runs $(RUNS)
