@@ -9,37 +9,21 @@ from contextlib import contextmanager
 
 import typer
 
-from mqueue.model.errors import (
-    DiskFull,
-    Error,
-    Forbidden,
-    NotFound,
-    QueueFull,
-    QuotaExceeded,
-    Refused,
-    Unauthorized,
-    Unavailable,
-)
+from mqueue.model.errors import Error
+from mqueue.model.exits import FAILED, INTERRUPTED, NOT_NOW, NOTHING, OK, REFUSED, USAGE, code_of, complaint
 
-OK = 0
-FAILED = 1
-USAGE = 2
-NOTHING = 3
-REFUSED = 4
-NOT_NOW = 5
-INTERRUPTED = 130
-
-_CODES: tuple[tuple[tuple[type[Error], ...], int], ...] = (
-    ((NotFound,), NOTHING),
-    ((Refused, Unauthorized, Forbidden), REFUSED),
-    ((Unavailable, QuotaExceeded, QueueFull, DiskFull), NOT_NOW),
-)
-
-
-def code_of(error: Error) -> int:
-    if error.code == "bad_config":
-        return USAGE
-    return next((code for kinds, code in _CODES if isinstance(error, kinds)), FAILED)
+__all__ = [
+    "FAILED",
+    "INTERRUPTED",
+    "NOTHING",
+    "NOT_NOW",
+    "OK",
+    "REFUSED",
+    "USAGE",
+    "code_of",
+    "complain",
+    "told",
+]
 
 
 @contextmanager
@@ -62,9 +46,7 @@ def told() -> Iterator[None]:
 
 
 def complain(sentence: str) -> None:
-    """On stderr, without what could move a terminal's cursor: a part of it may come from a server."""
-    shown = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in sentence)
-    print(f"mqueue: {shown}", file=sys.stderr)
+    print(complaint(sentence), file=sys.stderr)
 
 
 def _forget_stdout() -> None:
