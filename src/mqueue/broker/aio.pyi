@@ -159,6 +159,9 @@ class AsyncBroker:
         self, topic: str, start: Position | None = None, stop: Position | None = None, *, partition: int | None = None
     ) -> AsyncIterator[pa.RecordBatch]:
         """The same as record batches."""
+    def events(self, topic: str, partition: int, start: int, stop: int) -> AsyncIterator[pa.RecordBatch]:
+        """What happened to the messages from offset `start` to before `stop`: a row for each event of each message."""
+
     async def trace(self, id: int | Receipt | AsyncMessage) -> Trace:
         """The life of a message."""
     async def explain(self, id: int | Receipt | AsyncMessage, *, group: str = "default") -> Explanation:

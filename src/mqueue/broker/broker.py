@@ -16,6 +16,7 @@ from mqueue.broker import (
     foundation,
     manage,
     numbers,
+    occurrences,
     publish,
     replay,
     settle,
@@ -287,6 +288,10 @@ class Broker:
         """The same as record batches."""
         desk, covered = self._covered(topic, start, stop, partition)
         return tables.scan_batches(replay.scan_frames(desk, covered))
+
+    def events(self, topic: str, partition: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """What happened to the messages from offset `start` to before `stop`: a row for each event of each message."""
+        return occurrences.events(self._engine, self._namespace, topic, partition, start, stop)
 
     def trace(self, id: int | Receipt | Message) -> explain.Trace:
         """The life of a message."""

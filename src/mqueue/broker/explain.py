@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from mqueue.broker.engine import Engine
+from mqueue.broker.telling import detail, told
 from mqueue.heart.group import Group
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
@@ -78,7 +79,7 @@ def trace(engine: Engine, namespace: str, id: int) -> Trace:
         engine.tick()
         topic, frame, row = find(engine, namespace, id)
         engine.store.flush()
-        journal = engine.store.log.events(topic.id, frame.partition, frame.base + row)
+        journal = engine.store.log.events(topic.id, frame.partition, frame.base + row, frame.base + row + 1)
     events = [*_born(frame, row), *_lived(journal, frame.partition, frame.base + row)]
     return Trace(id, topic.name, tuple(TraceEvent(to_datetime(at), kind.value, detail) for at, kind, detail in events))
 
@@ -166,54 +167,5 @@ def _born(frame: Frame, row: int) -> Iterator[tuple[int, Kind, str]]:
 
 def _lived(events: Iterable[ev.Event], partition: int, offset: int) -> Iterator[tuple[int, Kind, str]]:
     for event in events:
-        told = _told(event, partition, offset)
-        if told is not None:
-            yield event.at, *told
-
-
-_SETTLED = {
-    "ack": Kind.ACKNOWLEDGED,
-    "nack": Kind.NACKED,
-    "reject": Kind.NACKED,
-    "release": Kind.RELEASED,
-    "expire": Kind.TIMED_OUT,
-    "dead": Kind.DEAD,
-}
-
-
-def _told(event: ev.Event, partition: int, offset: int) -> tuple[Kind, str] | None:
-    """What an event says about one message."""
-    if isinstance(event, ev.Leased):
-        attempt = next((span[4] for span in event.spans if _in(span, partition, offset)), 0)
-        if attempt:
-            who = f" by {event.consumer}" if event.consumer else ""
-            kind = Kind.DELIVERED if attempt == 1 else Kind.REDELIVERED
-            return kind, f"to {event.group}{who}, attempt {attempt}, until {rfc3339(event.deadline)}"
-    elif isinstance(event, ev.Purged):
-        if partition < len(event.floors) and offset < event.floors[partition]:
-            return Kind.CANCELLED, "purged"
-    elif isinstance(event, ev.Rescheduled | ev.Duplicated):
-        if (event.partition, event.offset) == (partition, offset):
-            if isinstance(event, ev.Duplicated):
-                return Kind.DUPLICATE, "published again with the same idempotency key"
-            return Kind.SCHEDULED, f"for {rfc3339(event.due)}"
-    elif isinstance(event, ev.Settled | ev.Extended | ev.Voided | ev.Redriven) and any(
-        _in(span, partition, offset) for span in event.spans
-    ):
-        return _ended(event)
-    return None
-
-
-def _ended(event: ev.Settled | ev.Extended | ev.Voided | ev.Redriven) -> tuple[Kind, str]:
-    if isinstance(event, ev.Settled):
-        notes = [event.group, event.reason, f"until {rfc3339(event.due)}" if event.due else "", event.error]
-        return _SETTLED[event.verb], ", ".join(note for note in notes if note)
-    if isinstance(event, ev.Extended):
-        return Kind.EXTENDED, f"{event.group}, until {rfc3339(event.deadline)}"
-    if isinstance(event, ev.Redriven):
-        return Kind.REDRIVEN, event.group
-    return (Kind.EXPIRED, "") if event.cause == "expired" else (Kind.CANCELLED, event.cause.removeprefix("cancelled"))
-
-
-def _in(span: tuple[int, ...], partition: int, offset: int) -> bool:
-    return span[0] == partition and span[1] <= offset < span[2] and bool(span[3] >> offset - span[1] & 1)
+        for part in told(event, partition, offset, offset + 1):
+            yield event.at, part.kind, detail(event, part.attempt)

@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from types import CoroutineType
 from typing import Any, Protocol, TypeVar, cast
 
+import pyarrow as pa
+
 from mqueue.broker.commits import WAITS, settled
 from mqueue.broker.deliver import safely
 
@@ -32,7 +34,7 @@ RENAMED = {
 
 _AT_ONCE = ("Broker", "Dlq", "Iterator", "Subscription")
 _SCANNED_IN_A_ROW = 256
-"""To scan what lies in memory never waits: after so many messages the other tasks get a turn."""
+"""To scan what lies in memory never waits: after so many messages, or one batch, the other tasks get a turn."""
 
 
 class Twin:
@@ -114,7 +116,7 @@ def _twin(answer: Any) -> Any:
 async def _each(values: Iterator[Any]) -> AsyncIterator[Any]:
     for number, value in enumerate(values, 1):
         yield value
-        if number % _SCANNED_IN_A_ROW == 0:
+        if number % _SCANNED_IN_A_ROW == 0 or isinstance(value, pa.RecordBatch):
             await asyncio.sleep(0)
 
 

@@ -26,7 +26,7 @@ from mqueue.broker.numbers import TopicStats
 from mqueue.broker.replay import Position
 from mqueue.broker.settle import Settlement
 from mqueue.broker.transact import StagedPart, Transaction
-from mqueue.client import manage, publish, read, receive
+from mqueue.client import events, manage, publish, read, receive
 from mqueue.client.address import DEFAULT_URL, PathLike, address_of
 from mqueue.client.dlq import AsyncClientDlq
 from mqueue.client.envelope import AsyncClientDeadMessage, AsyncClientMessage
@@ -257,6 +257,10 @@ class AsyncClient:
     ) -> AsyncIterator[pa.RecordBatch]:
         """The same as record batches."""
         return read.Pages(read.scan_tables(self._window, topic, read.covered(start, stop, partition)))
+
+    def events(self, topic: str, partition: int, start: int, stop: int) -> AsyncIterator[pa.RecordBatch]:
+        """What happened to the messages from offset `start` to before `stop`: a row for each event of each message."""
+        return read.Pages(events.events(self._window, topic, partition, start, stop))
 
     async def trace(self, id: int | Receipt | AsyncMessage) -> Trace:
         """The life of a message."""

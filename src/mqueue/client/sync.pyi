@@ -197,6 +197,9 @@ class Client:
         self, topic: str, start: Position | None = None, stop: Position | None = None, *, partition: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The same as record batches."""
+    def events(self, topic: str, partition: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """What happened to the messages from offset `start` to before `stop`: a row for each event of each message."""
+
     def trace(self, id: int | Receipt | Message) -> Trace:
         """The life of a message."""
     def explain(self, id: int | Receipt | Message, *, group: str = "default") -> Explanation:

@@ -81,8 +81,9 @@ class Log(Protocol):
     def overdue(self, topic: int) -> bool:
         """Whether so much is kept of what happened to a topic that a checkpoint should make it shorter."""
 
-    def events(self, topic: int, partition: int, offset: int) -> Iterable[Event]:
-        """What happened to a message, oldest first, as far back as it is kept; and what else happened to its topic.
+    def events(self, topic: int, partition: int, start: int, stop: int) -> Iterable[Event]:
+        """What happened to the messages from `start` to before `stop`, oldest first, as far back as it is kept; and
+        what else happened to their topic.
 
         Unlike what other verbs give, it may be walked while others go on.
         """

@@ -297,7 +297,7 @@ class MemoryLog:
         for frame in tape.frames if tape is not None else ():
             yield frame.stop, frame.at[-1], frame.size
 
-    def events(self, topic: int, partition: int, offset: int) -> Iterator[Event]:
+    def events(self, topic: int, partition: int, start: int, stop: int) -> Iterator[Event]:
         return iter(list(self._journals.get(topic, ())))
 
     def claims(self, topic: int) -> Iterator[tuple[bytes, Claim]]:

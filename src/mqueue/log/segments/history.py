@@ -38,14 +38,15 @@ class History:
         self._tables: OrderedDict[int, Table] = OrderedDict()
         self._lock = threading.Lock()
 
-    def batches(self, topic: int, partition: int, offset: int, end: int) -> Iterator[list[Event]]:
-        """The events of each commit before `end` that may speak of a message, oldest first."""
+    def batches(self, topic: int, partition: int, start: int, stop: int, end: int) -> Iterator[list[Event]]:
+        """The events of each commit before `end` that may speak of the messages of a range, oldest first."""
         for segment in list(self._shelf.segments):
             if segment.start >= end:
                 return
             table = self._events(segment)
             mine = table[table["topic"] == topic]
-            here = (mine["partition"] == partition) & (mine["block"] == offset // BLOCK) | (mine["block"] == ANYWHERE)
+            within = (mine["block"] >= start // BLOCK) & (mine["block"] <= (stop - 1) // BLOCK)
+            here = (mine["partition"] == partition) & within | (mine["block"] == ANYWHERE)
             for position in np.unique(mine["position"][here]).tolist():
                 found = self._shelf.commit(position) if position < end else None
                 if found is not None:

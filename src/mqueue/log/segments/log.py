@@ -305,10 +305,10 @@ class SegmentLog:
 
     # What happened
 
-    def events(self, topic: int, partition: int, offset: int) -> Iterator[Event]:
+    def events(self, topic: int, partition: int, start: int, stop: int) -> Iterator[Event]:
         gathered = [*(batch.items for batch in self._taken), self._committer.items]
         fresh = [list(item) for items in gathered for item in items if isinstance(item, list)]
-        written = self.history.batches(topic, partition, offset, self._landed[1])
+        written = self.history.batches(topic, partition, start, stop, self._landed[1])
         return (event for found in chain(written, fresh) for event in found if event.topic == topic)
 
     # Points

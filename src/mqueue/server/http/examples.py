@@ -15,6 +15,7 @@ PATH_EXAMPLES = {
     "name": "archive",
     "namespace": "tenant-a",
     "transaction": "job-17",
+    "partition": "0",
 }
 
 _TIME = "2026-01-14T15:00:00.000Z"
