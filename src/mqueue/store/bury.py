@@ -19,25 +19,12 @@ from mqueue.model.settings import Settings
 from mqueue.model.times import rfc3339
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Rows
+from mqueue.wire.story import STORY
 
 LOGGER = logging.getLogger("mqueue")
 AGAIN_MS = 1_000
 PATIENCE_MS = 600_000
 """For how long a dead message that cannot be read is tried again."""
-STORY = (
-    "x-origin-topic",
-    "x-origin-partition",
-    "x-origin-offset",
-    "x-origin-id",
-    "x-group",
-    "x-attempts",
-    "x-reason",
-    "x-error",
-    "x-consumer",
-    "x-first-failure",
-    "x-last-failure",
-)
-"""The headers that tell how a message died."""
 
 
 def given_up(dead: Fallen) -> str:

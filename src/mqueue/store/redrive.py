@@ -10,10 +10,10 @@ from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
 from mqueue.model.errors import BadName
 from mqueue.model.names import check_name
-from mqueue.store.bury import STORY
 from mqueue.store.store import Store
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Headers, Rows
+from mqueue.wire.story import STORY
 
 
 def redrive(store: Store, dlq: Topic, frame: Frame, row: int, now: int) -> bool:
