@@ -99,6 +99,13 @@ def options_of(given: Mapping[str, str], streaming: bool) -> Options:
     return found
 
 
+def shape_of(given: Mapping[str, str]) -> tuple[str, bool]:
+    """What decides which columns a read has: its view, and whether headers are among them."""
+    refuse_unknown(given, SOURCE_OPTIONS)
+    _choice(given)
+    return _one_of(given, "view", MESSAGES, tuple(VIEWS)), _flag(given, "includeHeaders", False)
+
+
 def refuse_unknown(given: Mapping[str, str], known: tuple[str, ...]) -> None:
     """An option that is not known is a slip of the hand: what it was to do would silently not be done."""
     names = {name.lower(): name for name in known}
@@ -122,6 +129,8 @@ def _check_words(options: Options, streaming: bool) -> None:
         raise BadSetting("startingOffsets latest (or -1) of a batch would read nothing; give earliest, or an offset")
     if EARLIEST in _words(options.stop):
         raise BadSetting("endingOffsets earliest (or -2) would read nothing; give latest, or an offset")
+    if options.subscription is not None and options.choice.assigned is not None:
+        raise BadSetting("subscription holds whole topics: name them by subscribe or subscribePattern, not by assign")
     least, most = options.offsets_min, options.offsets_max
     if least is not None and most is not None and least > most:
         raise BadSetting(f"minOffsetsPerTrigger {least} is more than maxOffsetsPerTrigger {most}")

@@ -8,7 +8,7 @@ from mqueue.lake.schema import COLUMNS, TIME
 
 MESSAGES, DLQ, TRACE = "messages", "dlq", "trace"
 
-_STORY: dict[str, pa.DataType] = {
+STORY: dict[str, pa.DataType] = {
     "source_topic": pa.string(),
     "group": pa.string(),
     "attempts": pa.int32(),
@@ -19,7 +19,7 @@ _STORY: dict[str, pa.DataType] = {
 
 VIEWS: dict[str, dict[str, pa.DataType]] = {
     MESSAGES: COLUMNS,
-    DLQ: {**COLUMNS, **_STORY},
+    DLQ: {**COLUMNS, **STORY},
     TRACE: {
         "namespace": pa.string(),
         "topic": pa.string(),
@@ -50,6 +50,11 @@ def spark_schema(view: str, include_headers: bool) -> str:
     return ", ".join(
         f"`{name}` {_SPARK[type]}" for name, type in VIEWS[view].items() if name != "headers" or include_headers
     )
+
+
+def spark_types(view: str) -> dict[str, str]:
+    """The columns of a view and their types in Spark's words."""
+    return {name: _SPARK[type] for name, type in VIEWS[view].items()}
 
 
 def arrow_schema(view: str, names: list[str]) -> pa.Schema:
