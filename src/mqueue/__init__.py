@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mqueue.assembly.connect import connect, connect_async
     from mqueue.assembly.worker import Worker
     from mqueue.broker.aio import AsyncArrowLease, AsyncBroker, AsyncDlq
+    from mqueue.broker.bounds import PartitionOffsets
     from mqueue.broker.broker import Broker
     from mqueue.broker.consume import Subscription
     from mqueue.broker.cursors import Cursor
@@ -105,6 +106,7 @@ __all__ = [
     "Limits",
     "Message",
     "NotFound",
+    "PartitionOffsets",
     "Poisoned",
     "Producer",
     "QueueFull",
@@ -155,6 +157,7 @@ _HOMES = {
     "Explanation": "broker.explain",
     "GroupStats": "broker.numbers",
     "Message": "broker.message",
+    "PartitionOffsets": "broker.bounds",
     "Producer": "client.sync",
     "Redrive": "broker.redrive",
     "Reject": "client.worker.verdict",

@@ -49,6 +49,91 @@ def test_a_part_that_is_staged_again_takes_the_place_of_the_first(q) -> None:
     assert (log(q, "t"), log(q, "u")) == ([b"b"], [b"new"])
 
 
+def test_a_commit_may_name_its_parts_and_the_others_never_show(q) -> None:
+    q.stage(ID, "t", [b"1", b"2"], part="0.7")
+    q.stage(ID, "u", [b"x", b"y", b"z"], part="1.8")
+    q.stage(ID, "t", [b"3"], part="1.9")
+    q.stage(ID, "t", [b"4"], part="")
+    done = q.commit(ID, ["1.9", "", "0.7", "1.9"])
+    assert (done.state, done.parts, done.messages, done.topics) == ("committed", 3, 4, ("t",))
+    assert log(q, "t") == [b"1", b"2", b"3", b"4"]  # as they were staged, not as they are named
+    assert q.topics() == ["t"]
+    assert q.transaction(ID) == done
+
+
+def test_a_second_commit_is_the_first_whatever_it_names(q) -> None:
+    q.stage(ID, "t", [b"1"], part="a")
+    q.stage(ID, "t", [b"2"], part="b")
+    first = q.commit(ID, ["b"])
+    for parts in (None, ["a"], ["b"], ["never"], []):
+        assert q.commit(ID, parts) == first
+    assert log(q, "t") == [b"2"]
+
+
+def test_parts_that_were_not_staged_are_a_conflict_and_change_nothing(q) -> None:
+    q.stage(ID, "t", [b"1"], part="a")
+    q.stage(ID, "t", [b"2"], part="b")
+    with refused(mqueue.Conflict, "part_missing") as caught:
+        q.commit(ID, ["a", "c"])
+    assert "'c'" in str(caught.value)
+    assert "'a'" not in str(caught.value)
+    found = q.transaction(ID)
+    assert (found.state, found.parts, found.messages) == ("staged", 2, 2)
+    assert q.topics() == []
+    q.stage(ID, "t", [b"3"], part="c")
+    assert q.commit(ID, iter(["a", "c"])).messages == 2
+    assert log(q, "t") == [b"1", b"3"]
+
+
+def test_a_commit_of_no_parts_publishes_nothing_and_is_over(q) -> None:
+    q.stage(ID, "t", [b"1"], part="a")
+    done = q.commit(ID, [])
+    assert (done.state, done.parts, done.messages, done.topics) == ("committed", 0, 0, ())
+    assert q.topics() == []
+    with refused(mqueue.Conflict, "transaction_over"):
+        q.stage(ID, "t", [b"1"], part="a")
+
+
+def test_what_is_dropped_counts_towards_no_depth_and_makes_no_topic(q) -> None:
+    q.configure("t", max_depth=2)
+    q.stage(ID, "t", [b"1", b"2", b"3"], part="a")
+    q.stage(ID, "t", [b"4"], part="b")
+    with refused(mqueue.QueueFull):
+        q.commit(ID)
+    assert q.commit(ID, ["b"]).messages == 1
+    assert log(q, "t") == [b"4"]
+
+
+def test_a_large_transaction_of_some_parts(q) -> None:
+    for number in range(6):
+        q.stage(ID, "t", [b"%d" % n for n in range(number * 7_000, number * 7_000 + 7_000)], part=str(number))
+    assert q.commit(ID, ["5", "2", "3"]).messages == 21_000
+    assert log(q, "t") == [b"%d" % n for first in (2, 3, 5) for n in range(first * 7_000, first * 7_000 + 7_000)]
+
+
+def test_bad_parts_are_refused(q) -> None:
+    q.stage(ID, "t", [b"1"], part="a")
+    for bad in ("a", 7, True):
+        with refused(mqueue.Refused):
+            q.commit(ID, bad)
+    for bad in ([7], ["a\nb"], ["x" * 250], [None]):
+        with refused(mqueue.BadName):
+            q.commit(ID, bad)
+    assert q.transaction(ID).state == "staged"
+    with refused(mqueue.NotFound):
+        q.commit("never", ["a"])
+
+
+def test_who_stages_too_late_is_told_how_it_ended(q) -> None:
+    for id, end in (("1", q.commit), ("2", q.abort)):
+        q.stage(id, "t", [b"1"])
+        state = end(id).state
+        with refused(mqueue.Conflict, "transaction_over") as caught:
+            q.stage(id, "t", [b"2"], part="late")
+        assert f"was {state} already" in str(caught.value)
+        assert q.transaction(id).state == state
+
+
 def test_what_is_aborted_never_shows(q) -> None:
     q.stage(ID, "t", [b"1"])
     gone = q.abort(ID)

@@ -62,9 +62,8 @@ class Busy:
 
     def conclude(self, transaction: str) -> Callable[[], None]:
         """A commit whose caller is killed while he waits for the disk."""
-        return self.unwritten(
-            lambda now: transact.commit(self.engine.store, self.engine.store.state.staged["default"][transaction], now)
-        )
+        store = self.engine.store
+        return self.unwritten(lambda now: transact.commit(store, store.state.staged["default"][transaction], None, now))
 
 
 @pytest.fixture

@@ -128,14 +128,18 @@ class Machine(RuleBasedStateMachine):
         self.until[id] = self.clock.now() + DAY_MS
         return None
 
-    @rule(id=IDS)
-    def commit(self, id: str) -> None:
+    @rule(id=IDS, chosen=st.none() | st.sets(PARTS))
+    def commit(self, id: str, chosen: set[str] | None) -> None:
         if id not in self.staged and self.over.get(id, ("", 0))[0] != "committed":
-            return self._refused(lambda: self.q.commit(id), id)
-        answer = self.q.commit(id)
+            return self._refused(lambda: self.q.commit(id, chosen), id)
+        if chosen is not None and not chosen <= self.staged.get(id, dict.fromkeys(chosen)).keys():
+            with pytest.raises(Conflict, match="nothing is published"):
+                self.q.commit(id, chosen)
+            return None
+        answer = self.q.commit(id, chosen)
         assert answer.state == "committed"
         if id in self.staged:
-            parts = self.staged.pop(id)
+            parts = {name: part for name, part in self.staged.pop(id).items() if chosen is None or name in chosen}
             assert (answer.parts, answer.messages) == (len(parts), sum(len(some) for _, some in parts.values()))
             self.over[id] = ("committed", self.clock.now())
             for topic, payloads in parts.values():

@@ -191,15 +191,16 @@ class Journey:
 
     def commit(self) -> Any:
         id = self.dice.choice(list(self.staged) or TRANSACTIONS)
+        parts = self.dice.choice([None, None, [""], ["", "p"]])
         before = self._log_of(TOPICS)
         self.answers.begin()  # to look was a call of its own, and wrote down what was due
-        answer = self.world.broker.commit(id)
+        answer = self.world.broker.commit(id, parts)
         self.answers.ok("commit")
         self.answers.begin()  # and so is this: what ran out while it was staged is ended by the next call
         after = self._log_of(TOPICS)
-        for topic, payloads in self.staged.pop(id, {}).values():
+        for name, (topic, payloads) in self.staged.pop(id, {}).items():
             shown = [after[topic].count(payload) - before[topic].count(payload) for payload in payloads]
-            if shown != [1] * len(payloads):
+            if shown != [int(parts is None or name in parts)] * len(payloads):
                 self.answers.violations.append(f"a commit of {id} showed the messages of a part {shown} times")
         return answer.messages
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import mqueue
+from mqueue.broker import transact
 from mqueue.heart.marks import Marks
 from mqueue.testing import ManualClock
 
@@ -72,6 +73,27 @@ def test_a_commit_that_has_begun_says_that_it_is_not_known_when_it_fails(monkeyp
         monkeypatch.undo()
         assert q.commit(ID).state == "committed"
         assert q.stats("t").published == 3
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_commit_of_some_parts_that_has_begun_is_finished_as_it_was_begun(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, calls: int
+) -> None:
+    monkeypatch.setattr("mqueue.store.transact.COMMIT_STEP_MESSAGES", 1)
+    clock = ManualClock()
+    with mqueue.Broker(tmp_path, clock=clock) as q:
+        for part in range(5):
+            q.stage(ID, "t", [b"%d" % part], part=str(part))
+        for _ in range(calls):
+            assert transact.commit_step(q._engine, "default", ID, ["1", "3", "4"]) is None
+        found = q.transaction(ID)
+        assert (found.state, found.parts, found.messages) == ("committing", 3, 3)
+    for _ in range(2):  # it goes on by itself once a call lets time pass, so nobody may advance the clock here
+        with mqueue.Broker(tmp_path, clock=clock) as q:
+            assert q.transaction(ID).parts == 3
+    with mqueue.Broker(tmp_path, clock=clock) as q:
+        assert q.commit(ID, ["0"]).messages == 3
+        assert [m.payload for m in q.scan("t")] == [b"1", b"3", b"4"]
 
 
 def test_it_is_all_there_after_a_restart(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from mqueue.broker.bounds import PartitionOffsets
 from mqueue.broker.cursors import Cursor
 from mqueue.broker.explain import Explanation, Trace
 from mqueue.broker.given import Topics
@@ -159,9 +160,10 @@ class AsyncBroker:
         self, topic: str, start: Position | None = None, stop: Position | None = None, *, partition: int | None = None
     ) -> AsyncIterator[pa.RecordBatch]:
         """The same as record batches."""
+    async def offsets(self, topic: str, at: Instant | None = None) -> list[PartitionOffsets]:
+        """Where each partition begins and ends, and which offset was the first at or after a time."""
     def events(self, topic: str, partition: int, start: int, stop: int) -> AsyncIterator[pa.RecordBatch]:
         """What happened to the messages from offset `start` to before `stop`: a row for each event of each message."""
-
     async def trace(self, id: int | Receipt | AsyncMessage) -> Trace:
         """The life of a message."""
     async def explain(self, id: int | Receipt | AsyncMessage, *, group: str = "default") -> Explanation:
@@ -210,8 +212,8 @@ class AsyncBroker:
         ttl: Duration = "24h",
     ) -> StagedPart:
         """Put messages aside until `commit` publishes them. The same part once more takes the place of the first."""
-    async def commit(self, transaction: str) -> Transaction:
-        """Publish what was staged: once, however often it is called."""
+    async def commit(self, transaction: str, parts: Iterable[str] | None = None) -> Transaction:
+        """Publish what was staged, all or these parts only: once, however often it is called."""
     async def abort(self, transaction: str) -> Transaction:
         """Drop what was staged; Conflict if it is committed."""
     async def transaction(self, transaction: str) -> Transaction:

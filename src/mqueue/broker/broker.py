@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from mqueue.broker import (
+    bounds,
     cursors,
     deliver,
     explain,
@@ -27,7 +28,7 @@ from mqueue.broker.commits import Gate
 from mqueue.broker.consume import Source, Subscription, consume
 from mqueue.broker.dlq import Dlq
 from mqueue.broker.envelope import EmbeddedMessage
-from mqueue.broker.given import Topics, id_of, list_of, names_of
+from mqueue.broker.given import Topics, id_of, list_of, names_of, parts_of
 from mqueue.broker.intake_arrow import publish_table
 from mqueue.broker.message import Message
 from mqueue.broker.waiting import never, wait_in_thread
@@ -289,6 +290,10 @@ class Broker:
         desk, covered = self._covered(topic, start, stop, partition)
         return tables.scan_batches(replay.scan_frames(desk, covered))
 
+    def offsets(self, topic: str, at: Instant | None = None) -> list[bounds.PartitionOffsets]:
+        """Where each partition begins and ends, and which offset was the first at or after a time."""
+        return bounds.offsets(self._engine, self._namespace, topic, at)
+
     def events(self, topic: str, partition: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """What happened to the messages from offset `start` to before `stop`: a row for each event of each message."""
         return occurrences.events(self._engine, self._namespace, topic, partition, start, stop)
@@ -400,9 +405,9 @@ class Broker:
         """Put messages aside until `commit` publishes them. The same part once more takes the place of the first."""
         return transact.stage(self._engine, self._namespace, transaction, topic, messages, part, ttl)
 
-    def commit(self, transaction: str) -> transact.Transaction:
-        """Publish what was staged: once, however often it is called."""
-        return self._commit(self._engine, self._namespace, transaction)
+    def commit(self, transaction: str, parts: Iterable[str] | None = None) -> transact.Transaction:
+        """Publish what was staged, all or these parts only: once, however often it is called."""
+        return self._commit(self._engine, self._namespace, transaction, parts_of(parts))
 
     def abort(self, transaction: str) -> transact.Transaction:
         """Drop what was staged; Conflict if it is committed."""

@@ -111,11 +111,11 @@ class AsyncSubscription:
             raise
 
 
-async def commit_in_loop(engine: Engine, namespace: str, transaction: str) -> Transaction:
+async def commit_in_loop(engine: Engine, namespace: str, transaction: str, parts: list[str] | None) -> Transaction:
     """Step by step, so that other tasks get their turn."""
     while True:
         try:
-            done = commit_step(engine, namespace, transaction)
+            done = commit_step(engine, namespace, transaction, parts)
         except BaseException:
             await settled()
             raise

@@ -31,7 +31,10 @@ from mqueue.wire.rows import Rows
 
 
 class Transaction(Struct, frozen=True):
-    """`state`: staged, committing (a commit has begun, and will be finished), committed or aborted."""
+    """`state`: staged, committing (a commit has begun, and will be finished), committed or aborted.
+
+    Once a commit has begun, parts, messages and topics are those that it publishes.
+    """
 
     id: str
     state: str
@@ -85,21 +88,21 @@ def stage(
         return StagedPart(transaction, part, count)
 
 
-def commit(engine: Engine, namespace: str, transaction: str) -> Transaction:
-    """Publish everything that was staged, once, however often this is called."""
-    while (done := commit_step(engine, namespace, transaction)) is None:
+def commit(engine: Engine, namespace: str, transaction: str, parts: list[str] | None) -> Transaction:
+    """Publish what was staged, all or the parts that are named, once, however often this is called."""
+    while (done := commit_step(engine, namespace, transaction, parts)) is None:
         pass
     return done
 
 
-def commit_step(engine: Engine, namespace: str, transaction: str) -> Transaction | None:
+def commit_step(engine: Engine, namespace: str, transaction: str, parts: list[str] | None) -> Transaction | None:
     """A part of a commit that holds the lock for a moment only; None: there is more to do."""
     check_transaction(transaction)
     with engine.lock:
         now = engine.tick()
         found = _known(engine, namespace, transaction, now)
         if isinstance(found, Topic):
-            if not _commit(engine, found, now):
+            if not _commit(engine, found, parts, now):
                 return None
             found = _known(engine, namespace, transaction, now)
         assert isinstance(found, ev.Concluded)
@@ -139,11 +142,11 @@ def _known(engine: Engine, namespace: str, transaction: str, now: int) -> Topic 
     return transact.known(engine.store, namespace, transaction, now)
 
 
-def _commit(engine: Engine, topic: Topic, now: int) -> bool:
+def _commit(engine: Engine, topic: Topic, parts: list[str] | None, now: int) -> bool:
     assert topic.staging is not None
     begun = bool(topic.staging.moved)
     try:
-        return transact.commit(engine.store, topic, now)
+        return transact.commit(engine.store, topic, parts, now)
     except Error as error:
         if begun:  # what was published so far stays, and the rest will follow
             error.applied = None

@@ -15,11 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from mqueue.broker.bounds import PartitionOffsets
 from mqueue.broker.consume import Supply, check_concurrency
 from mqueue.broker.cursors import Cursor
 from mqueue.broker.deliver import check_receive
 from mqueue.broker.explain import Explanation, Trace
-from mqueue.broker.given import Topics, id_of, list_of
+from mqueue.broker.given import Topics, id_of, list_of, parts_of
 from mqueue.broker.loop import AsyncSubscription, consume_in_loop
 from mqueue.broker.message import AsyncMessage
 from mqueue.broker.numbers import TopicStats
@@ -258,6 +259,10 @@ class AsyncClient:
         """The same as record batches."""
         return read.Pages(read.scan_tables(self._window, topic, read.covered(start, stop, partition)))
 
+    async def offsets(self, topic: str, at: Instant | None = None) -> list[PartitionOffsets]:
+        """Where each partition begins and ends, and which offset was the first at or after a time."""
+        return await read.offsets(self._window, topic, at)
+
     def events(self, topic: str, partition: int, start: int, stop: int) -> AsyncIterator[pa.RecordBatch]:
         """What happened to the messages from offset `start` to before `stop`: a row for each event of each message."""
         return read.Pages(events.events(self._window, topic, partition, start, stop))
@@ -360,13 +365,13 @@ class AsyncClient:
         """Put messages aside until `commit` publishes them. The same part once more takes the place of the first."""
         return await manage.stage(self._window, transaction, topic, messages, part, ttl)
 
-    async def commit(self, transaction: str) -> Transaction:
-        """Publish what was staged: once, however often it is called."""
-        return await manage.conclude(self._window, transaction, "commit")
+    async def commit(self, transaction: str, parts: Iterable[str] | None = None) -> Transaction:
+        """Publish what was staged, all or these parts only: once, however often it is called."""
+        return await manage.commit(self._window, transaction, parts_of(parts))
 
     async def abort(self, transaction: str) -> Transaction:
         """Drop what was staged; Conflict if it is committed."""
-        return await manage.conclude(self._window, transaction, "abort")
+        return await manage.abort(self._window, transaction)
 
     async def transaction(self, transaction: str) -> Transaction:
         """How a transaction stands, or how it ended."""

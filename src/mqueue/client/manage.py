@@ -19,6 +19,7 @@ from mqueue.model.names import check_name, check_part, check_transaction
 from mqueue.model.settings import check_values
 from mqueue.model.times import Duration, Instant, duration_ms, instant, rfc3339
 from mqueue.wire.json_manage import (
+    CommitIn,
     CursorIn,
     CursorOut,
     CursorsOut,
@@ -150,9 +151,16 @@ async def stage(
     return StagedPart(told.id, told.part, told.messages)
 
 
-async def conclude(window: Window, transaction: str, verb: str) -> Transaction:
-    """Commit or abort: once, however often it is asked for."""
-    return _shown(await window.ask(TransactionOut, "POST", _transaction(transaction, verb), repeatable=True))
+async def commit(window: Window, transaction: str, parts: list[str] | None) -> Transaction:
+    """Once, however often it is asked for."""
+    body = None if parts is None else CommitIn(parts)
+    path = _transaction(transaction, "commit")
+    return _shown(await window.ask(TransactionOut, "POST", path, body, repeatable=True))
+
+
+async def abort(window: Window, transaction: str) -> Transaction:
+    """Once, however often it is asked for."""
+    return _shown(await window.ask(TransactionOut, "POST", _transaction(transaction, "abort"), repeatable=True))
 
 
 async def look_up(window: Window, transaction: str) -> Transaction:

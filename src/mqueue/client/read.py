@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 from msgspec import Struct
 
+from mqueue.broker.bounds import PartitionOffsets
 from mqueue.broker.explain import Explanation, Trace, TraceEvent
 from mqueue.broker.replay import Position, check_position
 from mqueue.client import incoming
@@ -17,8 +18,9 @@ from mqueue.client.receive import ALL_COLUMNS
 from mqueue.client.window import ARROW, Window, message_path, path_of
 from mqueue.model.errors import NotFound
 from mqueue.model.names import check_name
-from mqueue.model.times import instant
+from mqueue.model.times import Instant, instant
 from mqueue.wire.json import MessagesOut
+from mqueue.wire.json_manage import OffsetsOut
 from mqueue.wire.stream import read_table
 
 T = TypeVar("T")
@@ -99,6 +101,12 @@ async def _tables(window: Window, topic: str, query: dict[str, Any]) -> AsyncIte
 
 def _log(topic: str) -> str:
     return path_of("topics", check_name(topic, "topic"), "messages")
+
+
+async def offsets(window: Window, topic: str, at: Instant | None) -> list[PartitionOffsets]:
+    query = {"time": None if at is None else instant(at, "at")}
+    told = await window.ask(OffsetsOut, "GET", path_of("topics", check_name(topic, "topic"), "offsets"), query=query)
+    return [PartitionOffsets(each.partition, each.first, each.next, each.at, each.floor) for each in told.partitions]
 
 
 class _Event(Struct):

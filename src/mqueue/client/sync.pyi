@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from mqueue.broker.bounds import PartitionOffsets
 from mqueue.broker.consume import Subscription
 from mqueue.broker.cursors import Cursor
 from mqueue.broker.explain import Explanation, Trace
@@ -197,9 +198,10 @@ class Client:
         self, topic: str, start: Position | None = None, stop: Position | None = None, *, partition: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The same as record batches."""
+    def offsets(self, topic: str, at: Instant | None = None) -> list[PartitionOffsets]:
+        """Where each partition begins and ends, and which offset was the first at or after a time."""
     def events(self, topic: str, partition: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """What happened to the messages from offset `start` to before `stop`: a row for each event of each message."""
-
     def trace(self, id: int | Receipt | Message) -> Trace:
         """The life of a message."""
     def explain(self, id: int | Receipt | Message, *, group: str = "default") -> Explanation:
@@ -248,8 +250,8 @@ class Client:
         ttl: Duration = "24h",
     ) -> StagedPart:
         """Put messages aside until `commit` publishes them. The same part once more takes the place of the first."""
-    def commit(self, transaction: str) -> Transaction:
-        """Publish what was staged: once, however often it is called."""
+    def commit(self, transaction: str, parts: Iterable[str] | None = None) -> Transaction:
+        """Publish what was staged, all or these parts only: once, however often it is called."""
     def abort(self, transaction: str) -> Transaction:
         """Drop what was staged; Conflict if it is committed."""
     def transaction(self, transaction: str) -> Transaction:

@@ -6,7 +6,7 @@ other; nobody reads it. Once the transaction is over that topic goes, and a line
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from mqueue.heart.bulk import Table
 from mqueue.heart.partition import Stretch
@@ -28,6 +28,17 @@ class Staging:
     def put(self, event: Staged) -> None:
         self.parts.pop(event.part, None)
         self.parts[event.part] = event
+
+    def only(self, parts: Collection[str]) -> Staging:
+        """The same with these parts alone, as they lie in the log."""
+        chosen = Staging()
+        chosen.moved = self.moved
+        chosen.parts = {name: part for name, part in self.parts.items() if name in parts}
+        return chosen
+
+    def choose(self, parts: Collection[str]) -> None:
+        """The other parts will not be published."""
+        self.parts = self.only(frozenset(parts)).parts
 
     @property
     def last(self) -> Staged | None:

@@ -84,6 +84,7 @@ class State:
             ev.Staged: self._staged,
             ev.Moved: self._moved,
             ev.Concluded: self._concluded,
+            ev.Chosen: self._chosen,
         }
 
     def apply(self, event: ev.Event) -> None:
@@ -230,6 +231,9 @@ class State:
 
     def _moved(self, event: ev.Moved) -> None:
         self._staging(event).moved = event.upto
+
+    def _chosen(self, event: ev.Chosen) -> None:
+        self._staging(event).choose(event.parts)
 
     def _concluded(self, event: ev.Concluded) -> None:
         ledger = self.topics[event.topic].ledger

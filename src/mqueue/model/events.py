@@ -190,3 +190,12 @@ class Concluded(Event, frozen=True, gc=False, tag=22, array_like=True):
     parts: int
     messages: int
     targets: tuple[str, ...]
+
+
+class Chosen(Event, frozen=True, gc=False, tag=23, array_like=True):
+    """A commit publishes these parts of a transaction only; the others that were staged are none of it any more.
+
+    It happens together with the first step of the commit, so nobody ever sees one without the other.
+    """
+
+    parts: tuple[str, ...]

@@ -1,13 +1,14 @@
 """Transactions: messages are staged part by part, and published by one commit, or never.
 
 What is staged lies in a topic of its own, in frames like all others, so it is as durable as they are. A commit appends
-these frames to the topics that they are for. What one step of it publishes, and that it did, is one commit of the log:
-so a step happens once, whatever crashes, and one that is called again goes on where the last one ended.
+these frames to the topics that they are for; it may name the parts that count, and then the others never show. What
+one step of it publishes, and that it did, is one commit of the log: so a step happens once, whatever crashes, and one
+that is called again goes on where the last one ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
 from mqueue.heart.staging import Staging
@@ -130,17 +131,23 @@ def abort(store: Store, topic: Topic, now: int) -> None:
     _conclude(store, topic, ABORTED, now)
 
 
-def commit(store: Store, topic: Topic, now: int) -> bool:
-    """Publish what was staged, or as much of it as one step may; whether that was all."""
+def commit(store: Store, topic: Topic, parts: Collection[str] | None, now: int) -> bool:
+    """Publish what was staged, or as much of it as one step may; whether that was all.
+
+    `parts`: publish only these. Once a commit has begun it is what the first call said.
+    """
     store.check_disk()
     staging = _staging(topic)
     if not staging.moved:
+        staging = _chosen(topic, staging, parts)
         _check_commit(store, topic, staging)
     work = list(_next(store, topic, staging))
     store.ids.check(sum(frame.count for _, frame in work), now)
     for name in sorted({name for name, _ in work}):
         _publish(store, topic.namespace, name, [frame for target, frame in work if target == name], now)
-    upto = work[-1][1].stop
+    if len(staging.parts) < len(_staging(topic).parts):
+        store.happen(ev.Chosen(now, topic.id, tuple(staging.parts)), now)
+    upto = work[-1][1].stop if work else 0
     if any(part.stop > upto for part in staging.parts.values()):
         store.happen(ev.Moved(now, topic.id, upto), now)
         return False
@@ -155,9 +162,23 @@ def look_after(store: Store, topics: Iterable[Topic], now: int) -> None:
             continue
         if topic.staging.moved:
             with suppress(Error):  # is for whoever commits it again, not for whoever calls just now
-                commit(store, topic, now)
+                commit(store, topic, None, now)
         elif topic.staging.expires_at <= now:
             abort(store, topic, now)
+
+
+def _chosen(topic: Topic, staging: Staging, parts: Collection[str] | None) -> Staging:
+    """What is to be published: everything, or the parts that are named, all of which have to be there."""
+    if parts is None:
+        return staging
+    missing = [part for part in parts if part not in staging.parts]
+    if missing:
+        raise Conflict(
+            f"{len(missing)} of the {len(parts)} parts that are named were not staged in transaction"
+            f" {transaction_of(topic.name)!r}, {missing[0]!r} the first of them; nothing is published",
+            code="part_missing",
+        )
+    return staging.only(frozenset(parts))
 
 
 def _check_commit(store: Store, topic: Topic, staging: Staging) -> None:

@@ -46,6 +46,7 @@ _ALL = struct.Struct("<4sIHHIIIIIIIIiqqqqq")
 _FRONT = struct.Struct("<4sI")
 _REST = struct.Struct("<HHIIIIIIIIiqqqqq")
 _STAMP = struct.Struct("<Iqq")
+_LENGTH, _LENGTH_AT = struct.Struct("<I"), 12
 
 
 class Head(Struct, frozen=True, gc=False):
@@ -155,6 +156,12 @@ def head_of(data: bytes | memoryview, offset: int = 0) -> Head:
         last_id + count - 1 - row,
         last_at,
     )
+
+
+def head_length(data: bytes | memoryview) -> int:
+    """How long the head is that begins here, for who has only read its front. Nothing is checked."""
+    length: int = _LENGTH.unpack_from(data, _LENGTH_AT)[0] if len(data) >= HEAD_LENGTH_MIN else HEAD_LENGTH_MIN
+    return length
 
 
 def stamps_of(data: bytes | memoryview, offset: int, head: Head) -> tuple[list[int], list[int], list[int]]:

@@ -75,6 +75,23 @@ class PartitionsOut(Struct):
     partitions: list[PartitionOut]
 
 
+class OffsetOut(Struct):
+    """`first`: the lowest offset there is; `next`: where the next message will go; `at`: the first not before `time`.
+
+    `floor`: from here on everything is there, below it only what is kept.
+    """
+
+    partition: int
+    first: int
+    next: int
+    at: int | None = None
+    floor: int = 0
+
+
+class OffsetsOut(Struct):
+    partitions: list[OffsetOut]
+
+
 class GroupIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """`start`: "earliest", "latest", an offset, or a time as text."""
 
@@ -224,8 +241,14 @@ class StagedOut(Struct):
     messages: int
 
 
+class CommitIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """`parts`: publish these only; without them all that was staged."""
+
+    parts: list[str] | None = None
+
+
 class TransactionOut(Struct):
-    """`state`: staged, committing, committed or aborted."""
+    """`state`: staged, committing, committed or aborted. Parts and messages of a commit are those it publishes."""
 
     id: str
     state: str

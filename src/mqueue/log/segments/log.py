@@ -284,8 +284,7 @@ class SegmentLog:
             return 0
         number = tape.offset_row(at)
         if number < len(tape.base):
-            frame = self.shelf.frame(tape, tape.row(number))
-            return frame.base + frame.row_at(at)
+            return self.shelf.offset_at(tape, tape.row(number), at)
         for frame in tape.fresh:
             if frame.at and frame.at[-1] >= at:
                 return frame.base + frame.row_at(at)

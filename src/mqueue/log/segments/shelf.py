@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 
@@ -17,10 +17,13 @@ from mqueue.log.segments.segment import Segment
 from mqueue.log.segments.tape import Row, Tape
 from mqueue.model.errors import Corrupt, Unavailable
 from mqueue.wire.frame import Frame
+from mqueue.wire.head import Head, head_length, head_of, stamps_of
 from mqueue.wire.pack import unpack
 
 FILES_MAX = 64
 """So many sealed segments are open at a time."""
+_HEAD_BYTES = 1024
+"""Mostly the whole head of a frame: that of nearly fifty stamps."""
 
 
 class Shelf:
@@ -94,20 +97,36 @@ class Shelf:
         """A frame of a partition that is on disk; Corrupt if it is not what it should be."""
         frame = self.cache.get(row.position)
         if frame is None:
-            frame = self._read(row)
-            if (frame.topic, frame.partition, frame.base) != (tape.topic, tape.partition, row.base):
-                raise Corrupt(f"the frame at position {row.position} is of another place")
+            frame = unpack(self.raw(row, row.length))
+            _check_place(tape, row, frame)
             self.cache.add(row.position, frame)
         return frame
 
-    def _read(self, row: Row) -> Frame:
+    def raw(self, row: Row, length: int) -> bytes:
+        """So many of the bytes of a frame, as they lie on the disk."""
         segment = self.of(row.position)
         if segment is None:
             raise Corrupt(f"the segment of position {row.position} is not there")
-        data = self.read(segment, row.length, segment.place(row.position))
-        if len(data) < row.length:
+        data = self.read(segment, length, segment.place(row.position))
+        if len(data) < length:
             raise Corrupt(f"{segment.name} ends before the frame at position {row.position}")
-        return unpack(data)
+        return data
+
+    def offset_at(self, tape: Tape, row: Row, at: int) -> int:
+        """The first offset of a frame that was appended at `at` or later.
+
+        Of one that is not at hand the head will do: who asks a thousand partitions must not read a frame of each.
+        """
+        frame = self.cache.get(row.position)
+        if frame is not None:
+            return frame.base + frame.row_at(at)
+        data = self.raw(row, min(row.length, _HEAD_BYTES))
+        if head_length(data) > len(data):
+            data = self.raw(row, min(row.length, head_length(data)))
+        head = head_of(data)
+        _check_place(tape, row, head)
+        rows, _, times = stamps_of(data, 0, head)
+        return head.base + rows[bisect_left(times, at)]
 
     def commit(self, position: int) -> tuple[bytes, Commit] | None:
         """The commit at a position, if it can be read."""
@@ -141,3 +160,8 @@ class Shelf:
         if names.unpack(data[: names.HEADER_BYTES], segment.name) is None:
             return False
         return not scan(data, segment.origin, segment.start, segment.first, 0, end).holes
+
+
+def _check_place(tape: Tape, row: Row, found: Frame | Head) -> None:
+    if (found.topic, found.partition, found.base) != (tape.topic, tape.partition, row.base):
+        raise Corrupt(f"the frame at position {row.position} is of another place")

@@ -83,6 +83,7 @@ _EXAMPLES: dict[Any, Any] = {
     json_manage.TopicOut: {"topic": "orders", "namespace": "default", "settings": _SETTINGS},
     json_manage.DamageOut: {"reports": []},
     json_manage.PurgeOut: {"purged": 12},
+    json_manage.OffsetsOut: {"partitions": [{"partition": 0, "first": 0, "next": 42, "at": 17, "floor": 0}]},
     json_manage.PartitionsOut: {"partitions": [{"partition": 0, "start": 0, "end": 42, "messages": 42}]},
     TopicStats: {
         "topic": "orders",
@@ -122,6 +123,7 @@ _EXAMPLES: dict[Any, Any] = {
     json_manage.CursorsOut: {"cursors": [_CURSOR]},
     json_manage.StageIn: {"messages": [{"payload": "four"}, {"payload": "five"}]},
     json_manage.StagedOut: {"id": "job-17", "part": "task-3", "messages": 1000},
+    json_manage.CommitIn: {"parts": ["task-3"]},
     json_manage.TransactionOut: {
         "id": "job-17",
         "state": "committed",

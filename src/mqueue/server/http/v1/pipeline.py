@@ -15,11 +15,12 @@ from mqueue.server.http.answer import Answer, as_json
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Parameter, Route
 from mqueue.wire.json_in import drafts_of
-from mqueue.wire.json_manage import StagedOut, StageIn, TransactionOut
+from mqueue.wire.json_manage import CommitIn, StagedOut, StageIn, TransactionOut
 from mqueue.wire.json_out import time_out
 from mqueue.wire.stream import read_stream
 
 _STAGE = msgspec.json.Decoder(StageIn)
+_COMMIT = msgspec.json.Decoder(CommitIn)
 
 
 async def stage(call: Call) -> Answer:
@@ -36,7 +37,7 @@ async def transaction(call: Call) -> Answer:
 
 async def commit(call: Call) -> Answer:
     found = await _writable(call)
-    return as_json(_shown(await call.broker.commit(found.id)))
+    return as_json(_shown(await call.broker.commit(found.id, call.parsed(_COMMIT).parts)))
 
 
 async def abort(call: Call) -> Answer:
@@ -102,6 +103,16 @@ ROUTES = (
         large=True,
     ),
     Route("GET", _ONE, transaction, "publish", "inside", "Show a transaction", gives=TransactionOut),
-    Route("POST", f"{_ONE}/commit", commit, "publish", "inside", "Publish what was staged", gives=TransactionOut),
+    Route(
+        "POST",
+        f"{_ONE}/commit",
+        commit,
+        "publish",
+        "inside",
+        "Publish what was staged",
+        takes=CommitIn,
+        gives=TransactionOut,
+        large=True,
+    ),
     Route("POST", f"{_ONE}/abort", abort, "publish", "inside", "Drop what was staged", gives=TransactionOut),
 )

@@ -17,6 +17,7 @@ from mqueue.server.http.v1.paging import LIMIT, fitting, limit_of
 from mqueue.server.http.v1.receive import COLUMNS, all_columns
 from mqueue.wire.json import ExplanationOut, MessageOut, MessagesOut, TraceEventOut, TraceOut
 from mqueue.wire.json_in import ids_of
+from mqueue.wire.json_manage import OffsetOut, OffsetsOut
 from mqueue.wire.json_out import time_out
 from mqueue.wire.stream import write_stream, write_table
 
@@ -64,6 +65,12 @@ def _scanned_table(call: Call, asked: scanning.Asked, whole: bool) -> Answer:
     return Answer(200, body, ARROW, headers)
 
 
+async def offsets(call: Call) -> Answer:
+    found = await call.broker.offsets(call.topic, _time(call, "time"))
+    told = [OffsetOut(each.partition, each.first, each.next, each.at, each.floor) for each in found]
+    return as_json(OffsetsOut(told))
+
+
 async def message(call: Call) -> Answer:
     return as_json(scanning.one(call.behind, await _readable(call)))
 
@@ -109,12 +116,18 @@ def _group(call: Call) -> str:
 
 def _bound(call: Call, name: str) -> int | str | None:
     """Where a scan begins or ends: an offset, a time as text, or nothing."""
-    offset, time = call.number(f"{name}_offset"), call.query.get(f"{name}_time")
+    offset, time = call.number(f"{name}_offset"), _time(call, f"{name}_time")
     if offset is not None and time is not None:
         raise Refused(f"{name}_offset and {name}_time are both given; one of them will do", code="bad_query")
-    if time is not None and time.isascii() and time.isdecimal() and len(time) <= _DIGITS_MAX:
-        return rfc3339(instant_ms(int(time), f"{name}_time"))
     return time if offset is None else int(offset)
+
+
+def _time(call: Call, name: str) -> str | None:
+    """A time as text; digits alone are milliseconds."""
+    time = call.query.get(name)
+    if time is not None and time.isascii() and time.isdecimal() and len(time) <= _DIGITS_MAX:
+        return rfc3339(instant_ms(int(time), name))
+    return time
 
 
 _GROUP = Parameter("group", "text", "whose view it is; `default` if not given")
@@ -150,6 +163,16 @@ ROUTES = (
             COLUMNS,
         ),
         arrow=("out",),
+    ),
+    Route(
+        "GET",
+        "/v1/topics/{topic}/offsets",
+        offsets,
+        "read",
+        "topic",
+        "Show where each partition begins and ends, and where it stood at a time",
+        gives=OffsetsOut,
+        query=(Parameter("time", "text", "also show the first offset published at or after this time"),),
     ),
     Route("GET", _MESSAGE, message, "read", "inside", "Get one message", gives=MessageOut),
     Route("GET", f"{_MESSAGE}/trace", trace, "read", "inside", "Get the life of a message", gives=TraceOut),
