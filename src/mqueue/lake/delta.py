@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from mqueue.lake.files import DataFile
 from mqueue.lake.place import Place, sync
 from mqueue.lake.schema import LAKE, LAKE_PARTITIONS
 from mqueue.lake.table import Change, Note, Raced
+from mqueue.model.clock import SystemClock
 from mqueue.model.errors import Corrupt, NotFound, Refused, Unavailable
 from mqueue.model.times import rfc3339, to_datetime
 
@@ -41,6 +42,7 @@ class DeltaLake:
 
     def __init__(self, place: Place, create: bool) -> None:
         self.place = place
+        self._clock = SystemClock()
         if create:
             self._make()
         self._table = self._load()
@@ -82,7 +84,7 @@ class DeltaLake:
             max_commit_retries=0,  # one who is overtaken has to look at the app's version again
             app_transactions=[Transaction(change.app, change.version)] if change.app else None,
         )
-        now = int(datetime.now(UTC).timestamp() * 1000)
+        now = self._clock.now()
         adds = [_add(file, now, bool(change.app)) for file in change.add]
         removes = [
             RemoveAction(file.path, False, now, file.size, _values(file))  # the rows are in other files from now on
@@ -94,8 +96,17 @@ class DeltaLake:
             )
         except CommitFailedError as problem:
             raise Raced(str(problem)) from problem
+        except DeltaError as problem:
+            raise Unavailable(
+                f"nobody knows whether the lake {self.place} was changed: {problem}",
+                code="unreadable_lake",
+                applied=None,
+            ) from problem
         self._keep(before + 1)
         return before + 1
+
+    def forget(self, before_ms: int) -> None:
+        """Delta shortens its log by its own rule, `delta.logRetentionDuration`, when it makes a checkpoint."""
 
     def _keep(self, version: int) -> None:
         """delta-rs does not sync its log."""

@@ -48,6 +48,11 @@ def directory(namespace: str, topic: str, day: str) -> str:
     return f"namespace={namespace}/topic={topic}/date={day}"
 
 
+def is_ours(path: str) -> bool:
+    """Whether a file may be one of messages; a table keeps others beside them."""
+    return path.startswith("namespace=") and path.endswith(SUFFIX)
+
+
 def in_order(files: list[DataFile]) -> list[DataFile]:
     """By place in the log."""
     return sorted(files, key=lambda file: (file.namespace, file.topic, file.partition, file.first, file.last))

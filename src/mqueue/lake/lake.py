@@ -10,17 +10,22 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from datetime import date
 from typing import TypeAlias
 
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import astuple
 
-from mqueue.lake.files import DataFile, in_order
-from mqueue.lake.reading import check_columns, read
+from mqueue.lake.compacting import bundles, check_same
+from mqueue.lake.files import DataFile, in_order, is_ours
+from mqueue.lake.reading import check_columns, first_since, read
+from mqueue.lake.schema import LAKE
 from mqueue.lake.table import Change, Note, Raced, Table
-from mqueue.lake.writer import FILE_BYTES, Writer
+from mqueue.lake.writer import FILE_BYTES, Writer, remove_all
+from mqueue.model.clock import SystemClock
 from mqueue.model.errors import Conflict, Refused, Unavailable
-from mqueue.model.times import Instant, instant
+from mqueue.model.times import Duration, Instant, duration_ms, instant
 
 At: TypeAlias = int | Instant | None
 """A version of a lake, or a time; None is now."""
@@ -35,6 +40,19 @@ class Appended(Struct, frozen=True):
 
     published: bool
     version: int
+
+
+class Compacted(Struct, frozen=True):
+    """Files and bytes that were replaced, those that took their place, and how many rows are in them."""
+
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    rows: int = 0
+
+    def plus(self, other: Compacted) -> Compacted:
+        return Compacted(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 class Lake:
@@ -128,6 +146,74 @@ class Lake:
             for number in wanted
             for batch in read(place, [file for file in files if file.partition == number], start, stop, names)
         )
+
+    def offsets_at(self, namespace: str, topic: str, time: Instant) -> dict[int, int]:
+        """By partition: the first offset that was published at a time or later; without those that have none."""
+        ms = instant(time)
+        found: dict[int, int] = {}
+        for file in self.files(namespace=namespace, topic=topic):
+            if file.last_ms >= ms and file.partition not in found:
+                found[file.partition] = first_since(self._table.place, file, ms)
+        return found
+
+    def compact(
+        self, namespace: str, topic: str, before: date | None = None, target_bytes: int = FILE_BYTES
+    ) -> Compacted:
+        """Put small files of days before `before` together, a commit for each day. The rows stay as they are.
+
+        Readers go on with the files that they began with, until `vacuum` removes those.
+        """
+        writer = self.writer(file_bytes=target_bytes)
+        told = Compacted()
+        for day, chosen in bundles(self.files(namespace=namespace, topic=topic), before, target_bytes).items():
+            told = told.plus(self._compact_day(writer, f"{namespace}/{topic} of {day}", chosen))
+        return told
+
+    def vacuum(self, older_than: Duration = "7d", *, dry_run: bool = False) -> list[str]:
+        """Remove files that nobody appended, or that `compact` has replaced, once they are so old. Their names.
+
+        What was appended as long ago or longer can then be read as it is now, and no more as it was. A file that is
+        older than this when it is appended may be gone: the append will say so.
+        """
+        cutoff = SystemClock().now() - duration_ms(older_than, "older_than")
+        place = self._table.place
+        old = [name for name, _, changed_ms in place.walk() if changed_ms < cutoff and is_ours(name)]
+        kept = {file.path for file in self.files()} | {file.path for file in self._table.files(at_ms=max(cutoff, 0))}
+        found = sorted(name for name in old if name not in kept)
+        if not dry_run:
+            for name in found:
+                place.remove(name)
+            self._table.forget(max(cutoff, 0))
+        return found
+
+    def _compact_day(self, writer: Writer, what: str, chosen: list[list[DataFile]]) -> Compacted:
+        old = [file for bundle in chosen for file in bundle]
+        new, rows = self._rewrite(writer, what, chosen)
+        paths = {file.path for file in old}
+
+        def still_there() -> bool:
+            return paths <= {file.path for file in self._table.files()}
+
+        # If this fails nobody knows whether the new files are in the lake: they are left, and `vacuum` will know.
+        if not self._commit(Change(tuple(new), tuple(old)), still_there).published:
+            remove_all(self._table.place, new)  # somebody else was faster
+            return Compacted()
+        return Compacted(len(old), len(new), sum(file.size for file in old), sum(file.size for file in new), rows)
+
+    def _rewrite(self, writer: Writer, what: str, chosen: list[list[DataFile]]) -> tuple[list[DataFile], int]:
+        """New files in the place of each bundle, and how many rows they have."""
+        place, names = self._table.place, list(LAKE.names)
+        new: list[DataFile] = []
+        rows = 0
+        try:
+            for bundle in chosen:
+                made = writer.write(read(place, bundle, None, None, names))
+                new += made
+                rows += check_same(read(place, bundle, None, None, names), read(place, made, None, None, names), what)
+        except BaseException:
+            remove_all(place, new)
+            raise
+        return new, rows
 
     def _commit(self, change: Change, due: Callable[[], bool]) -> Appended:
         """Try until nobody comes in between. Each time it is asked again whether there is anything to do."""

@@ -7,17 +7,40 @@ from mqueue.lake.place import Place
 from mqueue.lake.table import Table
 from mqueue.model.errors import Refused
 
-FORMATS = ("delta", "iceberg", "parquet")
+_MARKS = {"delta": "_delta_log", "iceberg": "catalog.db", "parquet": "_manifest"}
+"""What stands in the root of a lake, by its format."""
+FORMATS = tuple(_MARKS)
 
 
 def open_lake(url: str, format: str = "delta", *, create: bool = False) -> Lake:
     """The lake at a directory or URL. `create` makes it if nothing is there."""
     if format not in FORMATS:
         raise Refused(f"format {format!r:.80} is not known: a lake is one of {', '.join(FORMATS)}", code="bad_format")
-    return Lake(_table(Place(url), format, create))
+    place = Place(url)
+    found = _found(place)
+    if found not in (None, format):
+        raise Refused(f"the lake {place} is {found}, not {format}", code="bad_format")
+    if found is None and create and place.names():
+        raise Refused(f"{place} holds other files: a lake is made in a directory of its own", code="not_a_lake")
+    return Lake(_table(place, format, create))
 
 
 def _table(place: Place, format: str, create: bool) -> Table:
-    from mqueue.lake.delta import DeltaLake
+    """A format is imported when it is asked for: each needs packages that the others do not."""
+    if format == "delta":
+        from mqueue.lake.delta import DeltaLake
 
-    return DeltaLake(place, create)
+        return DeltaLake(place, create)
+    if format == "iceberg":
+        from mqueue.lake.iceberg import IcebergLake
+
+        return IcebergLake(place, create)
+    from mqueue.lake.parquet import ParquetLake
+
+    return ParquetLake(place, create)
+
+
+def _found(place: Place) -> str | None:
+    """The format of what is there; None if that is no lake."""
+    there = {*place.names()}
+    return next((format for format, mark in _MARKS.items() if mark in there), None)

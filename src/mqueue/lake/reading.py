@@ -103,6 +103,17 @@ def _rows(
                 yield _whole(file, batch.slice(first, last - first), wanted)
 
 
+def first_since(place: Place, file: DataFile, ms: int) -> int:
+    """The first offset of a file that was published at a time or later. Times never fall with the offset."""
+    if file.first_ms >= ms:
+        return file.first
+    for batch in _rows(place, file, None, None, ["timestamp"]):
+        row = int(np.searchsorted(batch.column("timestamp").cast(pa.int64()).to_numpy(), ms * 1000))
+        if row < batch.num_rows:
+            return int(_offsets(batch)[row])
+    return file.next
+
+
 def _groups(parquet: pq.ParquetFile, start: int | None, stop: int | None) -> list[int]:
     """The row groups that may have such offsets."""
     metadata = parquet.metadata

@@ -57,3 +57,6 @@ class Table(Protocol):
 
     def commit(self, change: Change) -> int:
         """The table's new version; `Raced` if it is no longer as `refresh` found it."""
+
+    def forget(self, before_ms: int) -> None:
+        """How the table was before a time will not be asked again."""

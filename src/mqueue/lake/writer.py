@@ -63,6 +63,13 @@ class Writer:
         return files
 
 
+def remove_all(place: Place, files: Iterable[DataFile | _File]) -> None:
+    """Files that nobody will append."""
+    for file in files:
+        if place.size(file.path) is not None:
+            place.remove(file.path)
+
+
 class _Writing:
     def __init__(self, place: Place, names: tuple[str, ...], file_bytes: int) -> None:
         self._place = place
@@ -92,9 +99,7 @@ class _Writing:
     def discard(self) -> None:
         for file in self._open.values():
             file.abandon()
-        for path in [*(file.path for file in self._open.values()), *(file.path for file in self._done)]:
-            if self._place.size(path) is not None:
-                self._place.remove(path)
+        remove_all(self._place, [*self._open.values(), *self._done])
 
     def _flush(self, group: _Group) -> None:
         rows = pa.Table.from_batches(self._held.pop(group))
