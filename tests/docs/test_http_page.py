@@ -19,7 +19,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/http.md"
 
 LINE = re.compile(r"^(?:(?P<name>\w+)=\$\()?(?P<curl>curl .*?)(?: \| jq -r '(?P<pick>[^']+)'\))?$")
 FLAGS = {"-s", "-N"}
-WITH_A_VALUE = {"-X", "-d", "-H", "--max-time"}
+WITH_A_VALUE = {"-X", "-d", "-H", "-o", "--max-time"}
 REFUSED_HERE = {("POST", "/v1/keys"): "keys_off", ("DELETE", "/v1/keys/{name}"): "keys_off"}
 """What a server without `security.auth` answers with an error, and which."""
 

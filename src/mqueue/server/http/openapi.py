@@ -31,6 +31,7 @@ _SECTIONS = {  # the first word that is in a path decides
     "publish": "Messages",
     "peek": "Messages",
     "stream": "Messages",
+    "events": "Messages",
     "topics": "Topics",
     "namespaces": "Administration",
     "quotas": "Administration",
