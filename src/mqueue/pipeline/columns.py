@@ -17,6 +17,7 @@ from mqueue.pipeline.schema import STORY, arrow_schema
 from mqueue.wire.arrow import constant
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Numbers
+from mqueue.wire.story import story_columns
 
 BATCH_ROWS = 10_000
 BATCH_BYTES = 8 << 20
@@ -77,8 +78,6 @@ class Columns:
 
 
 def _story(frames: list[Frame]) -> dict[str, pa.Array]:
-    from mqueue.wire.story import story_columns
-
     return story_columns(_joined([_body(frame, "headers", COLUMNS["headers"]) for frame in frames]))
 
 
