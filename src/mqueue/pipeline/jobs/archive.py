@@ -1,0 +1,130 @@
+"""Copy messages from the log into a lake, each once, and let retention go as far as the lake has come."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta
+
+from mqueue.lake import open_lake
+from mqueue.model.errors import Refused
+from mqueue.model.names import check_name
+from mqueue.model.times import duration_ms
+from mqueue.pipeline.archiving import Archive, Filing, Round, file_ranges
+from mqueue.pipeline.horizon import ends
+from mqueue.pipeline.job import Job, Settings
+from mqueue.pipeline.options import Options, options_of
+from mqueue.pipeline.progress import Progress
+from mqueue.pipeline.report import Report, Value, rate
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class ArchiveSettings(Settings, frozen=True, kw_only=True):
+    lake: Annotated[str, Meta(description="Where the lake is: a directory or a URL. It is made if need be.")]
+    lake_format: Annotated[Literal["delta", "iceberg", "parquet"], Meta(description="Its format: delta.")] = "delta"
+    topics: Annotated[tuple[str, ...], Meta(description="Which topics; all, unless they are named.")] = ()
+    pattern: Annotated[str, Meta(description="Or those whose names match: a regular expression.")] = ""
+    continuous: Annotated[bool, Meta(description="Go on until told to stop; else what is there now.")] = False
+    every: Annotated[str, Meta(description="How often, with --continuous: 5s.")] = "5s"
+    batch_rows: Annotated[int, Meta(ge=1, description="Messages of a round, which is a commit: 4000000.")] = 4_000_000
+    cursor: Annotated[str, Meta(description="The server's cursor that holds retention back: archive.")] = "archive"
+    allow_loss: Annotated[bool, Meta(description="Go on where retention was faster; else that is an error.")] = False
+
+
+def transform(ranges: DataFrame, filing: Filing) -> DataFrame:
+    """Ranges of offsets in, the files they became out. Nobody sees these before the driver has named them."""
+    return file_ranges(ranges, filing)
+
+
+def run(
+    spark: SparkSession, settings: ArchiveSettings, progress: Progress, stop: threading.Event | None = None
+) -> Report:
+    """Until all is copied that was there when it began, or for ever, until `stop`."""
+    every_seconds = duration_ms(settings.every, "every") / 1000
+    options = topics_of(settings.topics, settings.pattern, fail_on_data_loss=not settings.allow_loss)
+    connection = settings.connection()
+    began = time.perf_counter()
+    with connection.open() as client:
+        client.topics()  # a server that is not there, or does not let us in, is told of before anything is made
+        lake = open_lake(settings.lake, settings.lake_format, create=True)
+        cursor = check_name(settings.cursor, "cursor")
+        archive = Archive(spark, lake, connection, options, cursor, settings.batch_rows)
+        tally = Tally()
+        until = None if settings.continuous else ends(archive.look(client))
+        progress.step("archive")
+        stop = stop or threading.Event()
+        try:
+            while not stop.is_set():
+                done = archive.round(client, until)
+                tally.add(done)
+                progress.advance(done.rows, left=done.left)
+                if not done.left and until is not None:
+                    break
+                if not done.left:
+                    stop.wait(every_seconds)
+        except KeyboardInterrupt:
+            if not settings.continuous:
+                raise
+        return tally.report(lake.version(), time.perf_counter() - began)
+
+
+class Tally:
+    """What the rounds of a run came to."""
+
+    def __init__(self) -> None:
+        self.rounds = self.rows = self.files = self.bytes = self.left = self.overtaken = 0
+        self.remade: set[str] = set()
+
+    def add(self, done: Round) -> None:
+        self.rounds += bool(done.rows)
+        self.rows += done.rows
+        self.files += done.files
+        self.bytes += done.bytes
+        self.left = done.left
+        self.overtaken += done.overtaken
+        self.remade |= {*done.remade}
+
+    def report(self, version: int, seconds: float) -> Report:
+        numbers: dict[str, Value] = {
+            "messages": self.rows,
+            "files": self.files,
+            "bytes": self.bytes,
+            "rounds": self.rounds,
+            "left": self.left,
+            "seconds": round(seconds, 1),
+            "messages a second": rate(self.rows, seconds),
+            "lake version": version,
+        }
+        if self.overtaken:
+            numbers["rounds lost to another archive"] = self.overtaken
+        remarks = tuple(
+            f"topic {topic} was skipped: the lake has more of it than the log, so it was deleted and made anew;"
+            " archive it into another lake"
+            for topic in sorted(self.remade)
+        )
+        return Report("archive", numbers, remarks=remarks, clean=not remarks)
+
+
+def topics_of(topics: Sequence[str], pattern: str, *, fail_on_data_loss: bool = True) -> Options:
+    """Those that are named, those that match, or all."""
+    if topics and pattern:
+        raise Refused("--topics and --pattern: give one of them")
+    which = {"subscribe": ",".join(topics)} if topics else {"subscribepattern": pattern or ".*"}
+    return options_of({**which, "failondataloss": str(fail_on_data_loss).lower()}, streaming=False)
+
+
+JOB = Job("archive", __doc__, ArchiveSettings, run)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return JOB.main(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
