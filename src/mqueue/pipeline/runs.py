@@ -1,6 +1,6 @@
 """A run that can be gone on with: work in chunks that are the same each time, each of them a transaction of its own.
 
-    replay/{run}/{what it was told}/{chunk}
+    spark/replay/{run}/{what it was told}/{chunk}
 
 A run is its name together with all that decides what it publishes: told something else, it is another run. What a
 server remembers of transactions (seven days) is all that a run leaves behind. Does not know what is in a chunk.
@@ -11,17 +11,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from hashlib import sha256
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import json
 
-from mqueue.model.errors import BadName, NotFound
+from mqueue.model.errors import BadName
 from mqueue.model.names import check_name
 from mqueue.pipeline.offsets import Range
-
-if TYPE_CHECKING:
-    from mqueue.client.sync import Client
 
 NAME_LENGTH_MAX = 100
 _DIGEST_LENGTH = 12
@@ -58,19 +54,3 @@ def chunks(starts: Mapping[int, int], stops: Mapping[int, int], topic: str, size
             if piece.start < piece.stop:
                 found.setdefault(number, []).append(piece)
     return dict(sorted(found.items()))
-
-
-def transaction_for(client: Client, name: str, made: str = "") -> tuple[str, bool]:
-    """The name under which this is to be published, and whether it has been. `made`: what a sink puts before it.
-
-    What was staged by a run that was left for a day has been dropped, and its name with it: the next one is free.
-    """
-    for attempt in count():
-        tried = f"{name}.{attempt}" if attempt else name
-        try:
-            state = client.transaction(made + tried).state
-        except NotFound:
-            return tried, False
-        if state != "aborted":
-            return tried, state == "committed"
-    raise AssertionError("there is always a next one")

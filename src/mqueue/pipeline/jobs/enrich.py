@@ -10,6 +10,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING
 
+from mqueue.pipeline.headers import added, story
 from mqueue.pipeline.leads import FIELDS, FREE_MAIL
 from mqueue.pipeline.scoring import PRIORITIES, RULES, SCORE_MAX, URGENT, USUAL
 
@@ -18,14 +19,11 @@ if TYPE_CHECKING:
 
 COMPANY = "company_id bigint, name string, domain string, industry string, size bigint, country string"
 _LEAD = ", ".join(f"{name} {'bigint' if name == 'budget' else 'string'}" for name in FIELDS)
-_HEADERS = "array<struct<key:string,value:binary>>"
 _ADDRESS = r"^[a-z0-9._%+-]+@[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z]{2,}$"
 _LEGAL_FORM = r"\b(inc|gmbh|ltd|ag|llc|s a|bv)$"
 _FROM_COMPANY = ("company_id", "industry", "size")
 LEAD_BYTES_MAX = 64 * 1024
 """What is longer is no lead. Enriched, it must still be a message: one that cannot be published would hold up all."""
-_HEADERS_BYTES_MAX = 32 * 1024
-_ERROR_LENGTH_MAX = 1000
 
 
 def transform(messages: DataFrame, companies: DataFrame, target: str, dead: str) -> DataFrame:
@@ -37,7 +35,7 @@ def transform(messages: DataFrame, companies: DataFrame, target: str, dead: str)
     return scored.select(
         sf.col("key"),
         sf.when(good, _payload()).otherwise(sf.col("value")).alias("value"),
-        sf.when(good, _headers(_news())).otherwise(_headers(_story())).alias("headers"),
+        sf.when(good, added(_news())).otherwise(added(_story())).alias("headers"),
         sf.when(good, sf.lit(target)).otherwise(sf.lit(dead)).alias("topic"),
         sf.when(good, _priority()).otherwise(sf.col("priority")).alias("priority"),
     )
@@ -135,33 +133,11 @@ def _news() -> dict[str, Column]:
 
 
 def _story() -> dict[str, Column]:
-    """As a broker tells it of a dead message. No group: a redrive publishes it anew, and it is enriched again."""
+    """Why it is dead. A redrive publishes it anew, and it is enriched again."""
     from pyspark.sql import functions as sf
 
-    now = sf.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
-    return {
-        "x-origin-topic": sf.col("topic"),
-        "x-origin-partition": sf.col("partition").cast("string"),
-        "x-origin-offset": sf.col("offset").cast("string"),
-        "x-origin-id": sf.col("id").cast("string"),
-        "x-group": sf.lit(""),
-        "x-attempts": sf.lit("1"),
-        "x-reason": sf.lit("rejected"),
-        "x-error": sf.left(sf.array_join("faults", "; "), sf.lit(_ERROR_LENGTH_MAX)),
-        "x-consumer": sf.lit("enrich"),
-        "x-first-failure": now,
-        "x-last-failure": now,
-    }
-
-
-def _headers(more: dict[str, Column]) -> Column:
-    """Those that came, without what is told anew, and these. Where there is no room for all, those that came go."""
-    from pyspark.sql import functions as sf
-
-    pairs = (sf.struct(sf.lit(key).alias("key"), value.cast("binary").alias("value")) for key, value in more.items())
-    size = sf.aggregate("headers", sf.lit(0), lambda n, header: n + sf.length(header.key) + sf.length(header.value))
-    came = sf.when(size <= _HEADERS_BYTES_MAX, sf.col("headers")).otherwise(sf.array().cast(_HEADERS))
-    return sf.concat(sf.filter(came, lambda header: ~header.key.isin(*more)), sf.array(*pairs).cast(_HEADERS))
+    origin = {name: sf.col(name) for name in ("topic", "partition", "offset", "id")}
+    return story(origin, sf.array_join("faults", "; "), sf.col("timestamp"), "enrich")
 
 
 def _squeezed(text: Column) -> Column:
