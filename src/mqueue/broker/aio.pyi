@@ -23,6 +23,7 @@ from mqueue.model.clock import Clock
 from mqueue.model.limits import Limits
 from mqueue.model.message import Draft, Receipt
 from mqueue.model.times import Duration, Instant
+from mqueue.wire.frame import Frame
 
 class AsyncArrowLease:
     """A lease whose messages are a table. Settles as a whole."""
@@ -160,6 +161,9 @@ class AsyncBroker:
         self, topic: str, start: Position | None = None, stop: Position | None = None, *, partition: int | None = None
     ) -> AsyncIterator[pa.RecordBatch]:
         """The same as record batches."""
+    def scan_frames(self, topic: str, partition: int, start: int, stop: int) -> AsyncIterator[Frame]:
+        """A partition from offset `start` to before `stop` as whole frames, the columns as they lie in the log."""
+
     async def offsets(self, topic: str, at: Instant | None = None) -> list[PartitionOffsets]:
         """Where each partition begins and ends, and which offset was the first at or after a time."""
     def events(self, topic: str, partition: int, start: int, stop: int) -> AsyncIterator[pa.RecordBatch]:

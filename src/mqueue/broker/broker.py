@@ -15,6 +15,7 @@ from mqueue.broker import (
     deliver,
     explain,
     foundation,
+    frames,
     manage,
     numbers,
     occurrences,
@@ -41,6 +42,7 @@ from mqueue.model.message import Draft, Receipt
 from mqueue.model.names import check_consumer, check_name
 from mqueue.model.settings import describe
 from mqueue.model.times import Duration, Instant
+from mqueue.wire.frame import Frame
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -57,6 +59,7 @@ class Broker:
     _subscription_type: type[Subscription] = Subscription
     _consume = staticmethod(consume)
     _commit = staticmethod(transact.commit)
+    _walk = staticmethod(frames.walk)
     _gate_type: type[Gate] = Gate
 
     def __init__(
@@ -289,6 +292,10 @@ class Broker:
         """The same as record batches."""
         desk, covered = self._covered(topic, start, stop, partition)
         return tables.scan_batches(replay.scan_frames(desk, covered))
+
+    def scan_frames(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Frame]:
+        """A partition from offset `start` to before `stop` as whole frames, the columns as they lie in the log."""
+        return self._walk(frames.covered(self._engine, self._namespace, topic, partition, start, stop))
 
     def offsets(self, topic: str, at: Instant | None = None) -> list[bounds.PartitionOffsets]:
         """Where each partition begins and ends, and which offset was the first at or after a time."""

@@ -19,6 +19,7 @@ from mqueue.broker.consume import LOGGER, Supply, check_concurrency
 from mqueue.broker.dlq import Dlq
 from mqueue.broker.engine import Engine
 from mqueue.broker.envelope import AsyncEmbeddedDeadMessage, AsyncEmbeddedMessage
+from mqueue.broker.frames import walk_in_loop
 from mqueue.broker.given import Topics
 from mqueue.broker.message import AsyncMessage, DeadMessage
 from mqueue.broker.redrive import Redrive, Redriving
@@ -172,6 +173,7 @@ class LoopBroker(Broker):
     _subscription_type = AsyncSubscription  # type: ignore[assignment]
     _consume = staticmethod(consume_in_loop)  # type: ignore[assignment]
     _commit = staticmethod(commit_in_loop)  # type: ignore[assignment]
+    _walk = staticmethod(walk_in_loop)  # type: ignore[assignment]
     _gate_type = Deferred
 
     async def close_keeping_leases(self) -> None:

@@ -27,7 +27,7 @@ from mqueue.broker.numbers import TopicStats
 from mqueue.broker.replay import Position
 from mqueue.broker.settle import Settlement
 from mqueue.broker.transact import StagedPart, Transaction
-from mqueue.client import events, manage, publish, read, receive
+from mqueue.client import events, frames, manage, publish, read, receive
 from mqueue.client.address import DEFAULT_URL, PathLike, address_of
 from mqueue.client.dlq import AsyncClientDlq
 from mqueue.client.envelope import AsyncClientDeadMessage, AsyncClientMessage
@@ -43,6 +43,7 @@ from mqueue.model.limits import MIB
 from mqueue.model.message import Draft, Receipt
 from mqueue.model.names import check_name
 from mqueue.model.times import Duration, Instant
+from mqueue.wire.frame import Frame
 from mqueue.wire.json_manage import DamageOut, PurgeOut
 
 
@@ -258,6 +259,10 @@ class AsyncClient:
     ) -> AsyncIterator[pa.RecordBatch]:
         """The same as record batches."""
         return read.Pages(read.scan_tables(self._window, topic, read.covered(start, stop, partition)))
+
+    def scan_frames(self, topic: str, partition: int, start: int, stop: int) -> AsyncIterator[Frame]:
+        """A partition from offset `start` to before `stop` as whole frames, the columns as they lie in the log."""
+        return read.Pages(frames.pages(frames.Ask(self._window, topic, partition, start, stop)))
 
     async def offsets(self, topic: str, at: Instant | None = None) -> list[PartitionOffsets]:
         """Where each partition begins and ends, and which offset was the first at or after a time."""

@@ -21,6 +21,7 @@ from mqueue.broker.transact import StagedPart, Transaction
 from mqueue.client.address import PathLike
 from mqueue.model.message import Draft, Receipt
 from mqueue.model.times import Duration, Instant
+from mqueue.wire.frame import Frame
 
 class ClientLease:
     """A lease whose messages are a table. Settles as a whole."""
@@ -198,6 +199,9 @@ class Client:
         self, topic: str, start: Position | None = None, stop: Position | None = None, *, partition: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The same as record batches."""
+    def scan_frames(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Frame]:
+        """A partition from offset `start` to before `stop` as whole frames, the columns as they lie in the log."""
+
     def offsets(self, topic: str, at: Instant | None = None) -> list[PartitionOffsets]:
         """Where each partition begins and ends, and which offset was the first at or after a time."""
     def events(self, topic: str, partition: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:

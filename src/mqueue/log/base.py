@@ -19,6 +19,14 @@ from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Extras
 
 
+class Packing(Protocol):
+    def read(self) -> tuple[list[bytes], int | None]:
+        """Packed frames in order, nothing in them but what was asked for and is not dropped; and where to go on.
+
+        None: that was all. No frames, but a place to go on: things have moved meanwhile, so look again.
+        """
+
+
 class Log(Protocol):
     durability: str
     """What an answer means: memory, os, fsync, wal, shard or quorum."""
@@ -53,6 +61,9 @@ class Log(Protocol):
 
     def frames(self, topic: int, partition: int, start: int, stop: int) -> Iterator[Frame]:
         """The frames that touch [start, stop), in order."""
+
+    def packed(self, topic: int, partition: int, start: int, stop: int, bytes_max: int) -> Packing:
+        """About so many bytes of the frames that touch [start, stop), one frame at least, to be read without a lock."""
 
     def seal(self, frame: Frame) -> None:
         """Nothing is added to this frame any more: somebody wants to read it without holding a lock."""

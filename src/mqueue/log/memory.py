@@ -32,6 +32,7 @@ from mqueue.model.events import (
 )
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX
 from mqueue.wire.frame import Frame
+from mqueue.wire.packed import packed
 from mqueue.wire.rows import Extras
 
 _WARM_FRAMES = 64
@@ -194,6 +195,19 @@ def _tells_of(event: Event, kept: Sequence[Marks]) -> bool:
     return False
 
 
+class Packing:
+    """Frames that are to be packed."""
+
+    __slots__ = ("next", "pieces")
+
+    def __init__(self) -> None:
+        self.pieces: list[tuple[Frame, int, int]] = []
+        self.next: int | None = None
+
+    def read(self) -> tuple[list[bytes], int | None]:
+        return [packed(*piece) for piece in self.pieces], self.next
+
+
 class MemoryLog:
     durability = "memory"
     lag = 256
@@ -265,6 +279,19 @@ class MemoryLog:
                 self._warm_up(frame)
                 yield frame
             index += 1
+
+    def packed(self, topic: int, partition: int, start: int, stop: int, bytes_max: int) -> Packing:
+        packing = Packing()
+        size = 0
+        for frame in self.frames(topic, partition, start, stop):
+            first, last = max(start, frame.base), min(stop, frame.stop)
+            size += frame.size * (last - first) // frame.count
+            if packing.pieces and size > bytes_max:
+                packing.next = first
+                break
+            self.seal(frame)  # it is packed without the lock
+            packing.pieces.append((frame, first, last))
+        return packing
 
     def seal(self, frame: Frame) -> None:
         tape = self.tape(frame.topic, frame.partition)

@@ -31,6 +31,7 @@ from mqueue.log.segments.epoch import Epoch
 from mqueue.log.segments.history import History
 from mqueue.log.segments.ids import Ids
 from mqueue.log.segments.index import Table, by_partition
+from mqueue.log.segments.packing import Packing
 from mqueue.log.segments.pointbook import PointBook, packed
 from mqueue.log.segments.recovery import Opened, Recovery
 from mqueue.log.segments.reserve import Reserve
@@ -251,6 +252,9 @@ class SegmentLog:
             frame = self.shelf.frame(tape, found) if isinstance(found, Row) else found
             whole = first == frame.base and last == frame.stop
             yield frame if whole else frame.slice(first - frame.base, last - frame.base)
+
+    def packed(self, topic: int, partition: int, start: int, stop: int, bytes_max: int) -> Packing:
+        return Packing(self.shelf, self._tapes.get((topic, partition)), start, stop, bytes_max)
 
     def seal(self, frame: Frame) -> None:
         tape = self._tapes.get((frame.topic, frame.partition))
