@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from mqueue.client.sync import Client
 
 SINK_OPTIONS = (*CONNECTION_OPTIONS, "topic", "txnId")
+_OF_SPARK = ("checkpointlocation", "queryname")
+"""What a stream tells Spark, and Spark hands on."""
 _PUBLISHED = ("committing", "committed")
 _ABORTED = "aborted"
 _COMMIT_CALLS_MAX = 120
@@ -63,7 +65,7 @@ class Staged(Struct, frozen=True):
 
 def sink_of(options: Mapping[str, str], token: str | None = None) -> Sink:
     """The options of a write. Their names are lower case, as Spark hands them over."""
-    refuse_unknown(options, SINK_OPTIONS)
+    refuse_unknown({name: text for name, text in options.items() if name not in _OF_SPARK}, SINK_OPTIONS)
     topic, txn_id = options.get("topic"), options.get("txnid")
     if txn_id is not None:
         check_transaction(family_of(txn_id))

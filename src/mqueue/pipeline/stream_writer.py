@@ -14,6 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from mqueue.model.errors import BadSetting
+from mqueue.pipeline.plain import plainly
 from mqueue.pipeline.sink import drop, family_of, find, publish, stage
 from mqueue.pipeline.writer import StagedMessage, checked_sink, staged_in, task_name
 
@@ -34,15 +35,18 @@ class MqueueStreamWriter(DataSourceStreamArrowWriter):
         if self.sink.txn_id is not None:
             raise BadSetting("option txnId is for batches: a stream is published once per query and batch as it is")
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         with self.sink.connection.open() as client:
             place = find(client, _family())
             return StagedMessage(stage(client, self.sink, place, task_name(), iterator))
 
+    @plainly
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's word
         with self.sink.connection.open() as client:
             publish(client, staged_in(messages))
 
+    @plainly
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's word
         with self.sink.connection.open() as client:
             drop(client, [staged.place.transaction for staged in staged_in(messages)])

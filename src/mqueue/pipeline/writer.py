@@ -15,6 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from mqueue.model.errors import Refused
+from mqueue.pipeline.plain import plainly
 from mqueue.pipeline.rows import check_columns
 from mqueue.pipeline.sink import Sink, Staged, drop, family_of, find, publish, sink_of, stage
 
@@ -57,14 +58,17 @@ class MqueueWriter(DataSourceArrowWriter):
         with self.sink.connection.open() as client:
             self.place = find(client, family_of(self.sink.txn_id or uuid4().hex))
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         with self.sink.connection.open() as client:
             return StagedMessage(stage(client, self.sink, self.place, task_name(), iterator))
 
+    @plainly
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         with self.sink.connection.open() as client:
             publish(client, staged_in(messages))
 
+    @plainly
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         with self.sink.connection.open() as client:
             drop(client, [self.place.transaction])

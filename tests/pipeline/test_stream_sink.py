@@ -1,0 +1,112 @@
+"""Writing streams of Spark: each row once, over task failures, crashes between publish and commit, and restarts."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mqueue
+
+
+class Run:
+    """A stream of files into topic t, each file a batch of its own; run after run from one checkpoint."""
+
+    def __init__(self, spark: Any, url: str, folder: Path) -> None:
+        self.spark, self.url, self.folder = spark, url, folder
+        self.files = folder / "in"
+        self.checkpoint = folder / "checkpoint"
+        self.files.mkdir()
+
+    def add(self, start: int, stop: int) -> None:
+        """A file of numbers."""
+        lines = "\n".join(json.dumps({"n": n}) for n in range(start, stop))
+        draft = self.folder / "draft"
+        draft.write_text(lines, encoding="utf-8")
+        draft.rename(self.files / f"{start:08}.json")
+
+    def go(self, value: str = "cast(n as string)", **options: str) -> None:
+        """Until all files are read."""
+        frame = self.spark.readStream.schema("n long").option("maxFilesPerTrigger", 1).json(str(self.files))
+        frame = frame.repartition(2).selectExpr(f"{value} as value")
+        write = frame.writeStream.format("mqueue").options(**{"servers": self.url, "topic": "t", **options})
+        write = write.option("checkpointLocation", str(self.checkpoint)).outputMode("append").queryName("numbers")
+        query = write.trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    def forget_last_commit(self) -> int:
+        """As if the driver had died between publishing a batch and noting that it did."""
+        last = max(int(file.name) for file in (self.checkpoint / "commits").iterdir() if file.name.isdigit())
+        (self.checkpoint / "commits" / str(last)).unlink()
+        (self.checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
+        return last
+
+
+@pytest.fixture
+def run(spark, server, tmp_path: Path) -> Run:
+    return Run(spark, server.url, tmp_path)
+
+
+def numbers(client: mqueue.Client) -> list[int]:
+    if "t" not in client.topics():
+        return []
+    return sorted(int(value) for table in client.scan_arrow("t") for value in table.column("payload").to_pylist())
+
+
+def test_a_batch_that_was_published_before_a_crash_is_not_published_again(run, client) -> None:
+    run.add(0, 500)
+    run.add(500, 900)
+    run.go()
+    assert numbers(client) == list(range(900))
+    assert run.forget_last_commit() == 1
+    run.add(900, 1000)
+    run.go()
+    assert numbers(client) == list(range(1000))
+
+
+def test_a_batch_that_fails_leaves_nothing_and_is_whole_after_a_restart(run, client, spark, tmp_path: Path) -> None:
+    failing = tmp_path / "failing"
+    failing.touch()
+    told = str(failing)
+
+    def broken(n: int) -> str:
+        if n == 700 and os.path.exists(told):
+            raise RuntimeError("injected")
+        return str(n)
+
+    spark.udf.register("broken", broken, "string")
+    run.add(0, 500)
+    run.add(500, 1000)
+    with pytest.raises(Exception, match="injected"):
+        run.go("broken(n)")
+    assert numbers(client) == list(range(500))
+    failing.unlink()
+    run.go("broken(n)")
+    assert numbers(client) == list(range(1000))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [({"txnId": "x"}, "option txnId is for batches"), ({"topic": "no such/name"}, "does not match")],
+)
+def test_what_is_no_stream_is_told_in_one_sentence(run, client, options, why) -> None:
+    run.add(0, 5)
+    with pytest.raises(Exception, match=why):
+        run.go(**options)
+    assert client.topics() == []
+
+
+def test_a_stream_that_would_overwrite_is_refused(run, client, spark) -> None:
+    run.add(0, 5)
+    frame = spark.readStream.schema("n long").json(str(run.files)).groupBy("n").count()
+    write = frame.selectExpr("cast(n as string) as value").writeStream.format("mqueue")
+    write = write.options(servers=run.url, topic="t", checkpointLocation=str(run.checkpoint))
+    with pytest.raises(Exception, match="a topic is not overwritten"):
+        write.outputMode("complete").trigger(availableNow=True).start().awaitTermination()
+    assert client.topics() == []
