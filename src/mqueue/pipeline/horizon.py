@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from mqueue.model.errors import BadSetting, NotFound
 from mqueue.model.names import dlq_name, is_dlq
 from mqueue.model.times import rfc3339, to_datetime
-from mqueue.pipeline.offsets import Places, Range
+from mqueue.pipeline.offsets import Places, Range, ranges_between
 from mqueue.pipeline.options import EARLIEST, LATEST, Bound, Choice, Options
 from mqueue.pipeline.schema import DLQ
 
@@ -140,6 +140,22 @@ def _published(client: Client, times: Places, reach: Reach, late_is_error: bool)
 
 
 # Losses
+
+
+def planned(client: Client, options: Options, there: Reach) -> list[Range]:
+    """The ranges of a batch. What was asked for by number must be there; a word or a time begins where something is."""
+    start = resolved(client, options, there, start=True)
+    stop = resolved(client, options, there, start=False)
+    exempt = start if _by_time(options.start) else firsts(there)
+    for topic, partitions in start.items():
+        for number, offset in partitions.items():
+            if offset > there[topic][number].next:
+                tell_loss(f"{topic}/{number} ends at {there[topic][number].next}, before its start {offset}", options)
+    return whole(ranges_between(start, stop), there, client, options, exempt)
+
+
+def _by_time(bound: Bound) -> bool:
+    return bound.time_ms is not None or bound.times_ms is not None
 
 
 def whole(ranges: list[Range], reach: Reach, client: Client, options: Options, exempt: Places) -> list[Range]:

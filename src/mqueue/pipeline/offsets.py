@@ -76,7 +76,7 @@ def ranges_between(start: Places, end: Places) -> list[Range]:
 
 
 def split(ranges: Iterable[Range], cores: int, partitions_min: int | None, records_max: int | None) -> list[Range]:
-    """Ranges cut so that there are about `partitions_min` of them, and none is longer than `records_max`.
+    """Ranges cut so that there are `partitions_min` of them or a few more, and none is longer than `records_max`.
 
     Where neither is given, much is cut so that all cores have work, and little is not.
     """
@@ -96,7 +96,7 @@ def _shares(ranges: list[Range], parts: int) -> list[tuple[Range, int]]:
     total = sum(map(len, ranges))
     long = {each for each in ranges if len(each) * parts > total}
     left, rows = parts - (len(ranges) - len(long)), sum(map(len, long))
-    return [(each, max(1, round(len(each) * left / rows)) if each in long else 1) for each in ranges]
+    return [(each, -(-len(each) * left // rows) if each in long else 1) for each in ranges]
 
 
 def _cut(range_: Range, parts: int) -> list[Range]:
