@@ -30,7 +30,13 @@ class CountSettings(Settings, frozen=True, kw_only=True):
 
 
 def job(run: Any = None) -> Job[CountSettings]:
-    return Job("count", "Counts.\n\nMore.", CountSettings, run or (lambda *given: Report("count", {})), spark=False)
+    return Job(
+        "count",
+        "Counts.\n\nMore.",
+        CountSettings,
+        run or (lambda *given: Report("count", {})),
+        spark=lambda settings: False,
+    )
 
 
 # Words
@@ -74,12 +80,26 @@ def test_help_says_what_a_job_is_and_takes(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_server_is_the_one_that_was_named_else_that_of_the_environment() -> None:
-    environ = {"MQUEUE_URL": "http://a:1", "MQUEUE_NAMESPACE": "tenant", "MQUEUE_TOKEN_FILE": "t"}
-    assert Settings().options({}) == {"servers": "http://127.0.0.1:8080", "namespace": "default"}
-    assert Settings().options(environ) == {"servers": "http://a:1", "namespace": "tenant", "tokenFile": "t"}
-    assert Settings().options({**environ, "MQUEUE_TOKEN": "s"}) == {"servers": "http://a:1", "namespace": "tenant"}
-    named = Settings(url="http://b:2", namespace="n", token_file="f").options(environ)
-    assert named == {"servers": "http://b:2", "namespace": "n", "tokenFile": "f"}
+    environ = {
+        "MQUEUE_URL": "http://a:1",
+        "MQUEUE_NAMESPACE": "tenant",
+        "MQUEUE_TOKEN_FILE": "t",
+        "MQUEUE_CA_FILE": "c",
+    }
+    found = {"servers": "http://a:1", "namespace": "tenant", "timeout": "30s"}
+    here = {"servers": "http://127.0.0.1:8080", "namespace": "default", "timeout": "30s"}
+    assert Settings().options({}) == here
+    assert Settings().options(environ) == {**found, "tokenFile": "t"}
+    assert Settings().options({**environ, "MQUEUE_TOKEN": "s"}) == found
+    named = Settings(url="https://b:2", namespace="n", token_file="f", cert="p", timeout="5s").options(environ)
+    assert named == {
+        "servers": "https://b:2",
+        "namespace": "n",
+        "timeout": "5s",
+        "tokenFile": "f",
+        "ca": "c",
+        "cert": "p",
+    }
 
 
 # Ends

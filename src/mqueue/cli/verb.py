@@ -97,8 +97,12 @@ def below(app: typer.Typer, name: str, panel: str, help: str) -> typer.Typer:
     return inner
 
 
-def verb(app: typer.Typer, name: str, panel: str | None = None) -> Callable[[F], F]:
-    """Register a function, whose first argument is the session, under a name."""
+def verb(app: typer.Typer, name: str, panel: str | None = None, *, hands_on: bool = False) -> Callable[[F], F]:
+    """Register a function, whose first argument is the session, under a name.
+
+    `hands_on`: words that nobody here knows are no error; its last argument gets them, `--help` too.
+    """
+    settings: dict[str, Any] = {"ignore_unknown_options": True, "help_option_names": []} if hands_on else {}
 
     def register(function: F) -> F:
         def run(**given: Any) -> None:
@@ -111,7 +115,7 @@ def verb(app: typer.Typer, name: str, panel: str | None = None) -> Callable[[F],
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         common = [Parameter(n, Parameter.KEYWORD_ONLY, default=d, annotation=a) for n, (a, d) in _OPTIONS.items()]
         _dress(run, function, [p.replace(kind=Parameter.KEYWORD_ONLY) for p in own] + common)
-        app.command(name, rich_help_panel=panel)(run)
+        app.command(name, rich_help_panel=panel, context_settings=settings)(run)
         return function
 
     return register

@@ -180,7 +180,7 @@ class Archive:
     def _file(self, ranges: list[Range], there: Reach) -> list[Filed]:
         floors = {topic: {n: place.floor for n, place in known.items()} for topic, known in there.items()}
         reading = Reading(self._connection, self._options, COLUMNS)
-        pieces = split(ranges, _cores(self._spark), None, None)
+        pieces = split(ranges, cores(self._spark), None, None)
         if not pieces:
             return []
         filing = Filing(reading, self._lake.writer(), floors)
@@ -212,7 +212,7 @@ def _held(book: Book, there: Reach) -> Places:
     }
 
 
-def _cores(spark: SparkSession) -> int:
+def cores(spark: SparkSession) -> int:
     """As many tasks as run at once. Spark Connect does not tell: then it is as on a machine with two cores."""
     try:
         return max(1, spark.sparkContext.defaultParallelism)

@@ -44,6 +44,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     url: Annotated[str, Meta(description="The server. [MQUEUE_URL]")] = ""
     namespace: Annotated[str, Meta(description="The tenant. [MQUEUE_NAMESPACE]")] = ""
     token_file: Annotated[str, Meta(description="A file with the token. [MQUEUE_TOKEN_FILE, MQUEUE_TOKEN]")] = ""
+    ca: Annotated[str, Meta(description="Whom to trust: certificates, PEM. [MQUEUE_CA_FILE]")] = ""
+    cert: Annotated[str, Meta(description="Our own certificate and its key, PEM.")] = ""
+    timeout: Annotated[str, Meta(description="How long a call may take: 30s.")] = "30s"
     conf: Annotated[tuple[str, ...], Meta(description="For Spark: NAME=VALUE; may be repeated.")] = ()
     output: Annotated[Literal["table", "json"], Meta(description="How the report is shown.")] = "table"
     progress: Annotated[
@@ -53,11 +56,17 @@ class Settings(Struct, frozen=True, kw_only=True):
     def options(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         """For the source and the sink: where the server is. What is not said here or in the environment is here."""
         file = self.token_file or ("" if environ.get("MQUEUE_TOKEN") else environ.get("MQUEUE_TOKEN_FILE", ""))
-        return {
-            "servers": self.url or environ.get("MQUEUE_URL") or DEFAULT_URL,
+        servers = self.url or environ.get("MQUEUE_URL") or DEFAULT_URL
+        ca = self.ca or (environ.get("MQUEUE_CA_FILE", "") if servers.lower().startswith("https:") else "")
+        given = {
+            "servers": servers,
             "namespace": self.namespace or environ.get("MQUEUE_NAMESPACE") or "default",
-            **({"tokenFile": file} if file else {}),
+            "timeout": self.timeout,
+            "tokenFile": file,
+            "ca": ca,
+            "cert": self.cert,
         }
+        return {name: value for name, value in given.items() if value}
 
     def connection(self) -> Connection:
         """For calls of the driver."""
@@ -66,9 +75,12 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 S = TypeVar("S", bound=Settings)
 
+_QUIET = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": "false"}
+"""Of sessions that are made for a job: it shows its progress itself, and what goes wrong is one line."""
+
 
 class Job(Generic[S]):
-    """A name, what it is in one line, its settings, and what runs it. `spark` False: it does without a session."""
+    """A name, what it is in one line, its settings, and what runs it. `spark`: whether it needs a session."""
 
     def __init__(
         self,
@@ -77,7 +89,7 @@ class Job(Generic[S]):
         settings: type[S],
         run: Callable[[SparkSession, S, Progress], Report],
         *,
-        spark: bool = True,
+        spark: Callable[[S], bool] = lambda settings: True,
     ) -> None:
         self.name = name
         self.words = (words or "").strip().splitlines()[0]
@@ -105,7 +117,7 @@ class Job(Generic[S]):
     def run(self, settings: S) -> Report:
         """In a session that is there or is made for it; one that was made ends with it."""
         with progress_of(settings.progress) as progress:
-            if not self._spark:
+            if not self._spark(settings):
                 return self._run(None, settings, progress)  # type: ignore[arg-type]
             with _session(f"mqueue {self.name}", settings.conf) as spark:
                 return self._run(spark, settings, progress)
@@ -124,7 +136,8 @@ def _session(app: str, given: Sequence[str]) -> Iterator[SparkSession]:
     from mqueue.pipeline.session import get_session
 
     there = _has_session()
-    spark = get_session(app, dict(_pair(text) for text in given))
+    conf = dict(_pair(text) for text in given)
+    spark = get_session(app, conf if there else {**_QUIET, **conf})
     try:
         yield spark
     finally:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 from msgspec import Struct, json
 
+from mqueue.pipeline.failure import error_of
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -46,6 +48,12 @@ def done(errands: DataFrame, kind: type[T], work: Callable[[T], Struct]) -> Data
 
 
 def answers(frame: DataFrame, kind: type[A]) -> list[A]:
-    """What came of it, as the tasks that ended well gave it. The order is that of the items."""
-    rows: list[Any] = frame.collect()
+    """What the tasks that ended well gave, in the order of the items. An error of ours comes as it was."""
+    try:
+        rows: list[Any] = frame.collect()
+    except Exception as raised:
+        error = error_of(raised)
+        if error is None or error is raised:
+            raise
+        raise error from None
     return [json.decode(row[ANSWER], type=kind) for row in rows]

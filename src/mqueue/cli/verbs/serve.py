@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
-from mqueue.cli.contexts import Context
+from mqueue.cli.environment import told_by_environment
 from mqueue.cli.session import Session
 from mqueue.cli.verb import RUN, USE, local_verb, verb
 
@@ -57,25 +55,8 @@ def worker(
     """Run the handlers of a Worker until told to stop."""
     from mqueue.client.worker.load import load_app
 
-    with _told_to_workers(session.context):
+    with told_by_environment(session.context):
         load_app(app).run(concurrency=concurrency)
-
-
-@contextmanager
-def _told_to_workers(context: Context) -> Iterator[None]:
-    """A worker that names no url looks into the environment: let it find there what this run was told, and no more."""
-    given = {"MQUEUE_URL": context.url, "MQUEUE_TOKEN": context.token, "MQUEUE_NAMESPACE": context.namespace}
-    before = dict(os.environ)
-    for name, value in given.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def _tls(given: str | None) -> dict[str, Any]:
