@@ -13,6 +13,7 @@ from mqueue.config import Address, BadConfig, Config, describe, load
 from mqueue.config.keys import KEYS, PARTS, Key
 from mqueue.config.pages import example, table
 from mqueue.config.topics import topic_values
+from mqueue.lake import FORMATS
 from mqueue.model.settings import Settings
 from mqueue.model.settings import describe as describe_settings
 
@@ -119,6 +120,8 @@ OTHER: dict[str, tuple[str, Any]] = {
     "defaults.delivery.backoff": ("500ms", "500ms"),
     "defaults.topic.replicationFactor": ("1", 1),
     "defaults.priority.lanes": ("3", 3),
+    "lake.url": ("s3://bucket/lake", "s3://bucket/lake"),
+    "lake.format": ("iceberg", "iceberg"),
     "logging.level": ("warning", "warn"),
     "logging.encoding": ("console", "console"),
     "security.jwt.issuer": ("https://id.example", "https://id.example"),
@@ -208,6 +211,10 @@ def test_every_setting_of_a_topic_has_a_key() -> None:
         name for name in fields if name.startswith("topic.")
     }
     assert {f"topic.{name}" for name in describe_settings(Settings()) if name != "retention"} <= fields
+
+
+def test_a_lake_has_the_formats_that_can_be_opened() -> None:
+    assert KEYS["lake.format"].kind.takes == " or ".join(FORMATS)
 
 
 # Pages

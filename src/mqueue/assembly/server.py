@@ -30,6 +30,7 @@ from mqueue.server.metrics.requests import Requests
 from mqueue.server.security.audit import Audit
 from mqueue.server.security.gatekeeper import Gatekeeper
 from mqueue.server.security.tls import ServerTls
+from mqueue.wire.arrow import warm_up
 
 
 class Serving:
@@ -48,8 +49,10 @@ class Serving:
     async def start(self) -> Address:
         """Where it listens, with the port that it got."""
         check_address(self.config)
+        warm_up()
         self._broker = _broker(self.config, self._clock)
         try:
+            _look_back(self.config, self._behind)
             self._tls = tls_of(self.config, self._clock.now())
             self._listener = await self._listen(self._broker)
         except BaseException:
@@ -162,6 +165,14 @@ def _broker(config: Config, clock: Clock) -> AsyncBroker:
         storage=None if data.memory else data.storage,
         **describe(config.topic),
     )
+
+
+def _look_back(config: Config, broker: LoopBroker) -> None:
+    """Only who has a lake loads what reads it."""
+    if config.lake.url is not None:
+        from mqueue.lake.archive import LakeArchive
+
+        backstage.look_back(broker, LakeArchive(config.lake.url, config.lake.format))
 
 
 def _bounds(config: Config) -> Bounds:

@@ -154,16 +154,30 @@ class AsyncBroker:
     async def peek(self, topic: str, limit: int = 10, *, group: str = "default") -> list[AsyncMessage]:
         """What comes next for a group, not leased."""
     def scan(
-        self, topic: str, start: Position | None = None, stop: Position | None = None, *, partition: int | None = None
+        self,
+        topic: str,
+        start: Position | None = None,
+        stop: Position | None = None,
+        *,
+        partition: int | None = None,
+        include_deleted: bool = False,
     ) -> AsyncIterator[AsyncMessage]:
-        """The log as it lies, touching no group. An int is an offset, anything else a time."""
+        """The log as it lies, touching no group. An int is an offset, anything else a time.
+
+        `include_deleted`: also what retention has dropped, as far as a lake has it.
+        """
     def scan_arrow(
-        self, topic: str, start: Position | None = None, stop: Position | None = None, *, partition: int | None = None
+        self,
+        topic: str,
+        start: Position | None = None,
+        stop: Position | None = None,
+        *,
+        partition: int | None = None,
+        include_deleted: bool = False,
     ) -> AsyncIterator[pa.RecordBatch]:
         """The same as record batches."""
     def scan_frames(self, topic: str, partition: int, start: int, stop: int) -> AsyncIterator[Frame]:
         """A partition from offset `start` to before `stop` as whole frames, the columns as they lie in the log."""
-
     async def offsets(self, topic: str, at: Instant | None = None) -> list[PartitionOffsets]:
         """Where each partition begins and ends, and which offset was the first at or after a time."""
     def events(self, topic: str, partition: int, start: int, stop: int) -> AsyncIterator[pa.RecordBatch]:

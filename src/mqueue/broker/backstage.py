@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from mqueue.broker.broker import Broker
-from mqueue.broker.engine import Engine
+from mqueue.broker.engine import Archive, Engine
 from mqueue.broker.numbers import TopicStats, topic_stats
 from mqueue.log.segments.disk import Disk
 from mqueue.log.segments.log import SegmentLog
@@ -75,6 +75,11 @@ def quota_refusals(broker: Broker) -> int:
 
 def leases(broker: Broker) -> int:
     return len(broker._engine.store.state.leases)
+
+
+def look_back(broker: Broker, archive: Archive) -> None:
+    """Where messages are that retention has dropped."""
+    broker._engine.archive = archive
 
 
 def measure(broker: Broker, gauge: Gauge) -> None:

@@ -19,6 +19,7 @@ from mqueue.broker import (
     manage,
     numbers,
     occurrences,
+    past,
     publish,
     replay,
     settle,
@@ -276,10 +277,14 @@ class Broker:
         stop: replay.Position | None = None,
         *,
         partition: int | None = None,
+        include_deleted: bool = False,
     ) -> Iterator[Message]:
-        """The log as it lies, touching no group. An int is an offset, anything else a time."""
-        desk, covered = self._covered(topic, start, stop, partition)
-        return replay.scan(desk, covered, self._message_type)
+        """The log as it lies, touching no group. An int is an offset, anything else a time.
+
+        `include_deleted`: also what retention has dropped, as far as a lake has it.
+        """
+        desk, pieces = past.scan(self._engine, self._namespace, topic, start, stop, partition, include_deleted)
+        return replay.scan(desk, pieces, self._message_type)
 
     def scan_arrow(
         self,
@@ -288,10 +293,12 @@ class Broker:
         stop: replay.Position | None = None,
         *,
         partition: int | None = None,
+        include_deleted: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """The same as record batches."""
-        desk, covered = self._covered(topic, start, stop, partition)
-        return tables.scan_batches(replay.scan_frames(desk, covered))
+        return tables.scan_batches(
+            past.scan(self._engine, self._namespace, topic, start, stop, partition, include_deleted)[1]
+        )
 
     def scan_frames(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Frame]:
         """A partition from offset `start` to before `stop` as whole frames, the columns as they lie in the log."""
@@ -438,14 +445,6 @@ class Broker:
 
     def _known_desk(self, topic: str) -> deliver.TopicDesk:
         return deliver.TopicDesk(self._engine, self._engine.known_topic(self._namespace, topic))
-
-    def _covered(
-        self, topic: str, start: replay.Position | None, stop: replay.Position | None, partition: int | None
-    ) -> tuple[deliver.TopicDesk, list[tuple[int, int, int]]]:
-        with self._engine.lock:
-            self._engine.tick()
-            desk = self._known_desk(topic)
-            return desk, replay.stretches(desk, start, stop, partition)
 
     def _source(self, topic: Topics, group: str, visibility: Duration | None) -> Source[Message]:
         visibility_ms = None if visibility is None else deliver.visibility_ms(visibility)

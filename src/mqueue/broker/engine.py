@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from mqueue.policy.quota import Quotas
 from mqueue.store.retain import retain
 from mqueue.store.store import Store, check_settings
 from mqueue.store.transact import look_after
+from mqueue.wire.frame import Frame
 
 DUTIES_MS = 1_000
 TOPICS_PER_DUTY = 256
@@ -45,6 +46,16 @@ class Waiter(Protocol):
     def wake(self) -> None: ...
 
 
+class Archive(Protocol):
+    """Where messages are that retention has dropped, or soon may. It may be asked by any thread, without the lock."""
+
+    def frames(self, namespace: str, topic: str, partition: int, start: int) -> Iterator[Frame]:
+        """The messages of a partition from an offset on, as they are archived now; no frame has a gap."""
+
+    def offsets_at(self, namespace: str, topic: str, at: int) -> Mapping[int, int]:
+        """By partition the first offset that is archived and was published at a time or later."""
+
+
 class Engine:
     def __init__(self, store: Store, clock: Clock, quotas: Quotas, gate: Gate | None = None) -> None:
         self.store = store
@@ -54,6 +65,7 @@ class Engine:
         """Of a log on disk: what a call handed in is durable when it has left the lock."""
         self.lock: threading.Lock | Gate | Shut = gate or threading.Lock()
         self.upkeep: Upkeep | None = None
+        self.archive: Archive | None = None
         self.waiters: dict[int, set[Waiter]] = {}
         self.abandoned: deque[Lease] = deque()
         """Leases that a consumer has left behind: to be given back."""

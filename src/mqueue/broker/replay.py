@@ -118,10 +118,10 @@ def _keyed(reader: Reader) -> Iterator[tuple[int, int, int, int, int]]:
         yield priority, at, start, reader.partition.number, mask
 
 
-def scan(desk: TopicDesk, covered: list[tuple[int, int, int]], kind: Callable[..., M]) -> Iterator[M]:
-    """The messages of some stretches, in log order."""
+def scan(desk: TopicDesk, pieces: Iterator[tuple[Frame, int, int]], kind: Callable[..., M]) -> Iterator[M]:
+    """The messages of some rows of frames."""
     nobody = Group(desk.topic.id, "", [], (), 0)
-    for frame, start, stop in scan_frames(desk, covered):
+    for frame, start, stop in pieces:
         for row in range(start, stop):
             yield looked_at(desk, nobody, frame, row, kind)
 

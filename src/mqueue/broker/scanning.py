@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from mqueue.broker import replay
+from mqueue.broker import past, replay
 from mqueue.broker.commits import disregard
 from mqueue.broker.deliver import TopicDesk
+from mqueue.broker.engine import Archive
 from mqueue.broker.explain import find
 from mqueue.broker.loop import LoopBroker
 from mqueue.broker.shown import rows_out
@@ -32,6 +33,7 @@ class Asked(Struct, frozen=True):
     bytes_max: int
     cursor: str = ""
     """`next` of the page before."""
+    include_deleted: bool = False
 
 
 class Page(Struct):
@@ -59,10 +61,12 @@ def page(broker: LoopBroker, asked: Asked) -> Page:
 
 def _page(broker: LoopBroker, asked: Asked) -> Page:
     place = _place(asked.cursor)
-    desk, covered, end = _covered(broker, asked, place)
+    archive = past.archive_of(broker._engine) if asked.include_deleted else None
+    desk, covered, end = _covered(broker, asked, place, archive)
     pieces: list[tuple[Frame, range]] = []
     room, spare = asked.limit, asked.bytes_max
-    for frame, first, stop in replay.scan_frames(desk, covered):
+    found = replay.scan_frames(desk, covered) if archive is None else past.scan_frames(desk, archive, covered)
+    for frame, first, stop in found:
         taken = _fitting(frame, range(first, stop), room, spare, not pieces)
         if taken:
             pieces.append((frame, taken))
@@ -83,7 +87,7 @@ def one(broker: LoopBroker, id: int) -> MessageOut:
 
 
 def _covered(
-    broker: LoopBroker, asked: Asked, place: _Place | None
+    broker: LoopBroker, asked: Asked, place: _Place | None, archive: Archive | None
 ) -> tuple[TopicDesk, list[tuple[int, int, int]], int]:
     """What is left to be read, and when the scan ends if nobody said so."""
     engine = broker._engine
@@ -93,6 +97,8 @@ def _covered(
         end = 0 if asked.stop is not None else place.end if place else now + 1
         stop = asked.stop if asked.stop is not None else to_datetime(end)
         covered = replay.stretches(desk, asked.start, stop, asked.partition)
+    if archive is not None:
+        covered = past.widened(desk, archive, covered, asked.start, asked.stop)
     if place is None:
         return desk, covered, end
     rest = [

@@ -244,9 +244,13 @@ class AsyncClient:
         stop: Position | None = None,
         *,
         partition: int | None = None,
+        include_deleted: bool = False,
     ) -> AsyncIterator[AsyncMessage]:
-        """The log as it lies, touching no group. An int is an offset, anything else a time."""
-        query = read.covered(start, stop, partition)
+        """The log as it lies, touching no group. An int is an offset, anything else a time.
+
+        `include_deleted`: also what retention has dropped, as far as a lake has it.
+        """
+        query = read.covered(start, stop, partition, include_deleted)
         return read.Pages(read.scan(self._home, topic, query))
 
     def scan_arrow(
@@ -256,9 +260,11 @@ class AsyncClient:
         stop: Position | None = None,
         *,
         partition: int | None = None,
+        include_deleted: bool = False,
     ) -> AsyncIterator[pa.RecordBatch]:
         """The same as record batches."""
-        return read.Pages(read.scan_tables(self._window, topic, read.covered(start, stop, partition)))
+        query = read.covered(start, stop, partition, include_deleted)
+        return read.Pages(read.scan_tables(self._window, topic, query))
 
     def scan_frames(self, topic: str, partition: int, start: int, stop: int) -> AsyncIterator[Frame]:
         """A partition from offset `start` to before `stop` as whole frames, the columns as they lie in the log."""

@@ -46,11 +46,14 @@ class Pages(AsyncIterator[T], Generic[T]):
         return await anext(self._pages)
 
 
-def covered(start: Position | None, stop: Position | None, partition: int | None) -> dict[str, Any]:
+def covered(
+    start: Position | None, stop: Position | None, partition: int | None, include_deleted: bool = False
+) -> dict[str, Any]:
     """The query of a scan."""
     if partition is not None and (type(partition) is not int or partition < 0):
         raise NotFound(f"a topic has partitions from 0 on, not {partition!r:.80}")
-    return {**_bound("start", start), **_bound("stop", stop), "partition": partition}
+    deleted = "true" if include_deleted else None
+    return {**_bound("start", start), **_bound("stop", stop), "partition": partition, "include_deleted": deleted}
 
 
 def _bound(name: str, position: Position | None) -> dict[str, Any]:

@@ -247,6 +247,13 @@ _METRICS = (
          "topics with numbers of their own; the rest are added up"),
 )  # fmt: skip
 
+_LAKE = (
+    _key("lake.url", "lake.url", optional(TEXT), "MQUEUE_LAKE_URL",
+         "where archived messages lie, a directory or a URL as s3://bucket/lake; none: what retention drops is gone"),
+    _key("lake.format", "lake.format", choice("delta", "iceberg", "parquet"), "MQUEUE_LAKE_FORMAT",
+         "of its tables: delta, iceberg, parquet"),
+)  # fmt: skip
+
 _CLUSTERED = (
     _secret("cluster.databaseUrls", None, refused(_CLUSTER), "MQUEUE_DATABASE_URLS DATABASE_URLS",
             "PostgreSQL shards"),
@@ -268,6 +275,7 @@ PARTS: dict[str, tuple[Key, ...]] = {
     "defaults": _DEFAULTS,
     "logging": _LOGGING,
     "metrics": _METRICS,
+    "lake": _LAKE,
     "cluster": _CLUSTERED,
 }
 KEYS: dict[str, Key] = {key.path: key for part in PARTS.values() for key in part}

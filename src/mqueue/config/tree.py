@@ -134,6 +134,13 @@ class Metrics(Struct, frozen=True):
     topics_max: int = 1_000
 
 
+class LakeTables(Struct, frozen=True):
+    """Where archived messages lie; None: nowhere."""
+
+    url: str | None = None
+    format: str = "delta"
+
+
 class Config(Struct, frozen=True):
     server: Server = Server()
     data: Data = Data()
@@ -143,3 +150,4 @@ class Config(Struct, frozen=True):
     topic: Settings = Settings()
     logging: Logging = Logging()
     metrics: Metrics = Metrics()
+    lake: LakeTables = LakeTables()

@@ -39,6 +39,14 @@ class Wanted(Struct, frozen=True):
     start: int | str | None
     stop: int | str | None
     partition: int | None
+    deleted: bool
+    """Also what retention has dropped."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether the log is to be read, not messages of a group taken."""
+        bounded = self.start is not None or self.stop is not None
+        return bounded or self.partition is not None or self.deleted
 
 
 def add(app: typer.Typer) -> None:
@@ -61,12 +69,20 @@ def consume(
     to_time: Annotated[str | None, typer.Option("--to-time", help="… up to a time.")] = None,
     to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="… up to an offset.")] = None,
     partition: Annotated[int | None, typer.Option("--partition", min=0, help="… of one partition.")] = None,
+    from_snapshot: Annotated[
+        str | None, typer.Option("--from-snapshot", help="Read all that was published from a time on, deleted or not.")
+    ] = None,
+    include_deleted: Annotated[
+        bool, typer.Option("--include-deleted", help="Read also what retention has dropped, from the server's lake.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Before each a line that says what it is.")] = False,
 ) -> None:
     """Print messages and ack them; or, from an offset or a time on, read the log."""
-    start, stop = _one("from", from_time, from_offset), _one("to", to_time, to_offset)
+    start = _one("--from-time, --from-offset, --from-snapshot", from_time, from_offset, from_snapshot)
+    stop = _one("--to-time, --to-offset", to_time, to_offset)
+    deleted = include_deleted or from_snapshot is not None
     wait_ms = 0 if wait is None else duration_ms(wait, "wait")
-    wanted = Wanted(topic, group, limit, follow, wait_ms, visibility, start, stop, partition)
+    wanted = Wanted(topic, group, limit, follow, wait_ms, visibility, start, stop, partition, deleted)
     _check(wanted, ack)
     session.patient = follow
     with interrupts() as heard, written(session.printer, verbose) as put:
@@ -76,7 +92,7 @@ def consume(
 
 
 def _run(queue: Queue, wanted: Wanted, ack: bool, put: Put, heard: Interrupts) -> int:
-    if wanted.start is None and wanted.stop is None and wanted.partition is None:
+    if not wanted.reads:
         return _take(queue, wanted, put, heard) if ack else _show(queue, wanted, put, heard)
     if wanted.group is not None and wanted.stop is None:
         _move(queue, wanted.topic, wanted.group, wanted.start)
@@ -135,7 +151,7 @@ def _receive(queue: Queue, wanted: Wanted, room: int, wait_ms: int, heard: Inter
 
 def _replay(queue: Queue, wanted: Wanted, put: Put, heard: Interrupts) -> int:
     """The log as it lies. A group that is named stands at the end of it afterwards."""
-    found = _tail(queue, wanted, heard) if wanted.follow else _scan(queue, wanted, wanted.start, wanted.partition)
+    found = _tail(queue, wanted, heard) if wanted.follow else _whole(queue, wanted, wanted.partition)
     count = 0
     for m in islice(found, wanted.limit):
         with heard.free():
@@ -147,8 +163,8 @@ def _replay(queue: Queue, wanted: Wanted, put: Put, heard: Interrupts) -> int:
     return count
 
 
-def _scan(queue: Queue, wanted: Wanted, start: int | str | None, partition: int | None) -> Iterator[AnyMessage]:
-    return queue.scan(wanted.topic, start, wanted.stop, partition=partition)
+def _whole(queue: Queue, wanted: Wanted, partition: int | None) -> Iterator[AnyMessage]:
+    return queue.scan(wanted.topic, wanted.start, wanted.stop, partition=partition, include_deleted=wanted.deleted)
 
 
 def _tail(queue: Queue, wanted: Wanted, heard: Interrupts) -> Iterator[AnyMessage]:
@@ -158,12 +174,19 @@ def _tail(queue: Queue, wanted: Wanted, heard: Interrupts) -> Iterator[AnyMessag
     while True:
         partitions = range(queue.settings(wanted.topic)["partitions"])
         for number in partitions if wanted.partition is None else [wanted.partition]:
-            for m in _scan(queue, wanted, ends.get(number, wanted.start), number):
+            for m in _next(queue, wanted, number, ends.get(number)):
                 ends[number] = m.offset + 1
                 yield m
         with heard.free():
             sys.stdout.flush()
             never.wait(_STEP_MS / 1000)
+
+
+def _next(queue: Queue, wanted: Wanted, partition: int, end: int | None) -> Iterator[AnyMessage]:
+    """What has come behind the end of the last look; at first all that was asked for."""
+    if end is None:
+        return _whole(queue, wanted, partition)
+    return queue.scan(wanted.topic, end, partition=partition)
 
 
 def _move(queue: Queue, topic: str, group: str, to: int | str | None) -> None:
@@ -174,17 +197,22 @@ def _move(queue: Queue, topic: str, group: str, to: int | str | None) -> None:
         queue.create_group(topic, group, start=position)
 
 
-def _one(end: str, time: str | None, offset: int | None) -> int | str | None:
-    if time is not None and offset is not None:
-        raise typer.BadParameter("give one of them", param_hint=f"--{end}-time, --{end}-offset")
-    return time if offset is None else offset
+def _one(names: str, *ends: int | str | None) -> int | str | None:
+    given = [end for end in ends if end is not None]
+    if len(given) > 1:
+        raise typer.BadParameter("give one of them", param_hint=names)
+    return given[0] if given else None
 
 
 def _check(wanted: Wanted, ack: bool) -> None:
-    reads = wanted.start is not None or wanted.stop is not None or wanted.partition is not None
     if wanted.follow and wanted.stop is not None:
         raise typer.BadParameter("what ends cannot be followed", param_hint="--follow")
-    if not ack and (wanted.follow or reads):
+    if not ack and (wanted.follow or wanted.reads):
         raise typer.BadParameter("it goes with neither --follow nor reading the log", param_hint="--no-ack")
+    if wanted.deleted and wanted.group is not None:
+        raise typer.BadParameter(
+            "a group is given what is there; what was deleted can only be read",
+            param_hint="--include-deleted, --from-snapshot",
+        )
     if wanted.partition is not None and wanted.group is not None:
         raise typer.BadParameter("a group reads all partitions", param_hint="--partition")

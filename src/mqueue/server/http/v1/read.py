@@ -42,6 +42,7 @@ async def scan(call: Call) -> Answer:
         limit_of(call, _SCANNED_ARROW if call.wants_arrow else _SCANNED),
         ANSWER_BYTES_MAX,
         call.query.get("cursor", ""),
+        call.flag("include_deleted"),
     )
     whole = all_columns(call)
     if call.wants_arrow:
@@ -159,6 +160,7 @@ ROUTES = (
             Parameter("stop_offset", "integer", "up to this offset, without it"),
             Parameter("stop_time", "text", "or up to this time"),
             LIMIT,
+            Parameter("include_deleted", "boolean", "also what retention has dropped, as far as the lake has it"),
             Parameter("cursor", "text", "go on where the last answer ended: its `next`, or X-Mqueue-Next"),
             COLUMNS,
         ),
