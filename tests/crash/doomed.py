@@ -19,6 +19,7 @@ from random import Random
 from typing import Any
 
 from mqueue import Broker, Storage
+from mqueue.wire.arrow import warm_up
 
 KIB = 1024
 VISIBILITY = "10m"
@@ -106,6 +107,7 @@ def say(line: str) -> None:
 
 
 def main() -> None:
+    warm_up()
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

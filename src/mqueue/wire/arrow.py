@@ -20,6 +20,12 @@ BODY = {
 }
 
 
+def warm_up() -> None:
+    """Make an array. For the first one Arrow looks for pandas, and where that is there loads it: a third of a second
+    that nobody should wait for who has a lock, or a deadline."""
+    pa.array((), pa.binary())
+
+
 def encode(rows: Rows) -> pa.RecordBatch:
     """The body of a frame: the columns that are there. Numbers stay with the frame."""
     names, arrays = ["payload"], [pa.array(rows.payload, pa.binary())]
