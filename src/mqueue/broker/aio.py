@@ -7,7 +7,8 @@
                 print(m.json())
 
 Calls that hand out something to go on with are not awaited: `namespace`, `dlq`, `subscribe`, `consume`, `scan`,
-`scan_arrow`. Type checkers read `aio.pyi` instead of this file; `tools/async_stub.py` makes it from the sync classes.
+`scan_arrow`, `scan_frames`, `events`. Type checkers read `aio.pyi` instead of this file; `tools/async_stub.py` makes it
+from the sync classes.
 """
 
 from __future__ import annotations

@@ -19,14 +19,6 @@ def packed(frame: Frame, start: int, stop: int) -> bytes:
     return pack(within(frame, start, stop))
 
 
-def repacked(data: bytes, start: int, stop: int) -> bytes:
-    """The same of a frame that is packed. A whole one is left as it is, and its body not looked at."""
-    head = head_of(data)
-    if start <= head.base and stop >= head.stop:
-        return data
-    return packed(unpack(data), start, stop)
-
-
 def within(frame: Frame, start: int, stop: int) -> Frame:
     """What a frame has of the offsets from `start` to before `stop`."""
     first, last = max(start, frame.base), min(stop, frame.stop)

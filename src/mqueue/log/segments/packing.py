@@ -7,11 +7,12 @@ a segment may be copied on and removed; then the reader is told where to look ag
 from __future__ import annotations
 
 from mqueue.log.segments.segment import Segment
-from mqueue.log.segments.shelf import Shelf
+from mqueue.log.segments.shelf import Shelf, check_place
 from mqueue.log.segments.tape import Row, Tape
 from mqueue.model.errors import Corrupt
 from mqueue.wire.frame import Frame
-from mqueue.wire.packed import packed, repacked
+from mqueue.wire.pack import head_of, unpack
+from mqueue.wire.packed import packed
 
 FRAMES_MAX = 1024
 """So many frames make a page, however small they are: the lock is held while they are looked up."""
@@ -28,6 +29,7 @@ class Packing:
 
     def __init__(self, shelf: Shelf, tape: Tape | None, start: int, stop: int, bytes_max: int) -> None:
         self._shelf = shelf
+        self._tape = tape
         self._pieces: list[_Piece] = []
         self._next: int | None = None
         size = 0
@@ -58,7 +60,7 @@ class Packing:
                 return done, first
             for row, start, stop in run:
                 place = row.position - found.position
-                done.append(repacked(data[place : place + row.length], start, stop))
+                done.append(self._cut(data[place : place + row.length], row, start, stop))
         return done, self._next
 
     def _read(self, segment: Segment, run: list[tuple[Row, int, int]]) -> bytes:
@@ -69,6 +71,12 @@ class Packing:
         if len(data) < length and not segment.gone:
             raise Corrupt(f"{segment.name} ends before the frame at position {last.position}")
         return data if len(data) == length else b""
+
+    def _cut(self, data: bytes, row: Row, start: int, stop: int) -> bytes:
+        """A whole frame as it is, its body not looked at; of another what is wanted."""
+        assert self._tape is not None
+        check_place(self._tape, row, head_of(data))
+        return data if start == row.base and stop == row.stop else packed(unpack(data), start, stop)
 
 
 def _neighbours(pieces: list[_Piece], number: int, segment: Segment) -> list[tuple[Row, int, int]]:

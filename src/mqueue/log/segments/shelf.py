@@ -98,7 +98,7 @@ class Shelf:
         frame = self.cache.get(row.position)
         if frame is None:
             frame = unpack(self.raw(row, row.length))
-            _check_place(tape, row, frame)
+            check_place(tape, row, frame)
             self.cache.add(row.position, frame)
         return frame
 
@@ -124,7 +124,7 @@ class Shelf:
         if head_length(data) > len(data):
             data = self.raw(row, min(row.length, head_length(data)))
         head = head_of(data)
-        _check_place(tape, row, head)
+        check_place(tape, row, head)
         rows, _, times = stamps_of(data, 0, head)
         return head.base + rows[bisect_left(times, at)]
 
@@ -162,6 +162,7 @@ class Shelf:
         return not scan(data, segment.origin, segment.start, segment.first, 0, end).holes
 
 
-def _check_place(tape: Tape, row: Row, found: Frame | Head) -> None:
+def check_place(tape: Tape, row: Row, found: Frame | Head) -> None:
+    """Raise unless what was read at a position is the frame that should be there."""
     if (found.topic, found.partition, found.base) != (tape.topic, tape.partition, row.base):
         raise Corrupt(f"the frame at position {row.position} is of another place")
