@@ -1,4 +1,4 @@
-"""Transactions over HTTP: staged in parts, as JSON or Arrow, seen by nobody before the commit, published once."""
+"""Bulk over HTTP: transactions staged in parts, seen by nobody before the commit, published once; offsets; frames."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from mqueue.model.times import rfc3339
 from mqueue.testing import ManualClock
 from mqueue.testing.server import RunningServer
+from mqueue.wire.packed import FRAMES, unpack_all
 from mqueue.wire.stream import write_stream
 from tests.integration.asking import Asking
 
@@ -104,3 +106,74 @@ def test_a_broken_stream_is_refused(ask: Asking) -> None:
         answer = ask("POST", "/v1/transactions/job-1/stage?topic=orders", broken, Content_Type=ARROW)
         assert answer.status == 400
     assert ask("POST", "/v1/transactions/job-1/commit").error == "not_found"
+
+
+def test_a_commit_may_name_its_parts(ask: Asking) -> None:
+    for part in ("0.1", "0.2", "1.3"):
+        ask("POST", f"/v1/transactions/job-1/stage?topic=orders&part={part}", staged(part))
+    refused = ask("POST", "/v1/transactions/job-1/commit", {"parts": ["0.2", "7.7"]})
+    assert (refused.status, refused.error) == (409, "part_missing")
+    assert ask("GET", "/v1/transactions/job-1").json["state"] == "staged"
+    done = ask("POST", "/v1/transactions/job-1/commit", {"parts": ["0.2", "1.3"]})
+    assert (done.status, done.json["state"], done.json["parts"], done.json["messages"]) == (200, "committed", 2, 2)
+    assert ask("POST", "/v1/transactions/job-1/commit", {}).json == done.json
+    assert payloads(ask, "orders") == ["0.2", "1.3"]
+
+
+def test_ten_thousand_parts_can_be_named(ask: Asking) -> None:
+    ask("POST", "/v1/transactions/job-1/stage?topic=orders&part=a", staged("one"))
+    names = ["a", *(f"{n:0240}" for n in range(10_000))]
+    assert ask("POST", "/v1/transactions/job-1/commit", {"parts": names}).error == "part_missing"
+
+
+@pytest.mark.parametrize("body", [{"parts": "a"}, {"parts": [1]}, {"part": ["a"]}, []])
+def test_a_bad_choice_of_parts_is_refused(ask: Asking, body: object) -> None:
+    ask("POST", "/v1/transactions/job-1/stage?topic=orders&part=a", staged("one"))
+    assert ask("POST", "/v1/transactions/job-1/commit", body).error == "bad_body"
+    assert payloads(ask, "orders") == []
+
+
+# Reading in bulk
+
+
+def test_where_partitions_begin_and_end(ask: Asking, clock: ManualClock) -> None:
+    ask("POST", "/v1/topics/orders/messages", staged("one", "two"))
+    clock.advance("1h")
+    now = clock.now()
+    ask("POST", "/v1/topics/orders/messages", staged("three"))
+    told = {"partition": 0, "first": 0, "next": 3, "at": None, "floor": 0}
+    assert ask("GET", "/v1/topics/orders/offsets").json == {"partitions": [told]}
+    for time in (str(now), rfc3339(now)):
+        assert ask("GET", f"/v1/topics/orders/offsets?time={time}").json == {"partitions": [{**told, "at": 2}]}
+    assert ask("GET", "/v1/topics/orders/offsets?time=soon").error == "bad_time"
+    assert ask("GET", "/v1/topics/nowhere/offsets").status == 404
+
+
+def test_frames_are_bytes_that_say_where_to_go_on(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqueue.broker.frames.PAGE_BYTES", 1)
+    for text in ("one", "two"):
+        ask("POST", "/v1/topics/orders/messages", staged(text, text))
+    page = ask("GET", "/v1/topics/orders/frames?partition=0&start_offset=1")
+    assert (page.status, page.headers["content-type"]) == (200, FRAMES)
+    assert page.headers["x-mqueue-next"] == "2"
+    [frame] = unpack_all(page.body, 0, 1, 99)
+    assert (frame.base, frame.rows.payload) == (1, [b"one"])
+    rest = ask("GET", "/v1/topics/orders/frames?partition=0&start_offset=2&stop_offset=3")
+    assert "x-mqueue-next" not in rest.headers
+    assert [frame.rows.payload for frame in unpack_all(rest.body, 0, 2, 3)] == [[b"two"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code"),
+    [
+        ("", 400, "bad_query"),
+        ("?partition=x", 400, "bad_query"),
+        ("?partition=0&start_offset=-1", 400, "bad_position"),
+        ("?partition=0&stop_offset=1.5", 400, "bad_query"),
+        ("?partition=7", 404, "not_found"),
+    ],
+)
+def test_a_bad_range_of_frames_is_refused(ask: Asking, query: str, status: int, code: str) -> None:
+    ask("POST", "/v1/topics/orders/messages", staged("one"))
+    answer = ask("GET", f"/v1/topics/orders/frames{query}")
+    assert (answer.status, answer.error) == (status, code)
