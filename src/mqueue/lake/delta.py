@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from mqueue.lake.schema import LAKE, LAKE_PARTITIONS
 from mqueue.lake.table import Change, Note, Raced
 from mqueue.model.clock import SystemClock
 from mqueue.model.errors import Corrupt, NotFound, Refused, Unavailable
-from mqueue.model.times import rfc3339, to_datetime
+from mqueue.model.times import instant, rfc3339, to_datetime
 
 try:
     import deltalake
@@ -117,6 +116,8 @@ class DeltaLake:
     def _make(self) -> None:
         try:
             DeltaTable.create(self.place.url, LAKE, mode="ignore", partition_by=list(LAKE_PARTITIONS))
+        except CommitFailedError:
+            return  # somebody else made it
         except DeltaError as problem:
             raise Unavailable(f"no lake can be made at {self.place}: {problem}", code="unreadable_lake") from problem
 
@@ -195,10 +196,6 @@ def _file(row: dict[str, Any], place: Place) -> DataFile:
         partition=low,
         first=row["min.offset"],
         last=row["max.offset"],
-        first_ms=_ms(row["min.timestamp"]),
-        last_ms=_ms(row["max.timestamp"]),
+        first_ms=instant(row["min.timestamp"]),
+        last_ms=instant(row["max.timestamp"]),
     )
-
-
-def _ms(time: datetime) -> int:
-    return int(time.timestamp() * 1000 + 0.5)

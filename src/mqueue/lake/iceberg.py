@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from mqueue.lake.files import DataFile
-from mqueue.lake.place import Place, make_directories
+from mqueue.lake.place import Place, locked, make_directories
 from mqueue.lake.schema import HEADERS, LAKE, LAKE_PARTITIONS, TIME
 from mqueue.lake.table import Change, Mark, Note, Raced
 from mqueue.model.errors import Corrupt, NotFound, Refused, Unavailable
@@ -26,7 +26,7 @@ try:
     from pyiceberg import types as ice
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.conversions import from_bytes, to_bytes
-    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
     from pyiceberg.manifest import DataFile as Entry
     from pyiceberg.manifest import DataFileContent, FileFormat
     from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -82,10 +82,11 @@ class IcebergLake:
         self.place = place
         if not create and not os.path.exists(os.path.join(place.root, CATALOG)):
             raise self._nothing()
-        make_directories(place.root)
-        self._catalog = self._open()
         if create:
-            self._make()
+            make_directories(place.root)
+            with locked(place.root):
+                self._make()
+        self._catalog = self._open()
         self._table = self._load()
         _check(self._table, place)
 
@@ -159,19 +160,16 @@ class IcebergLake:
         }
         try:
             return SqlCatalog("mqueue", **properties)
-        except OperationalError:  # two made its tables at the same time; they are there now
-            return SqlCatalog("mqueue", **properties)
         except DatabaseError as problem:
             raise Corrupt(f"{path} is no catalog of a lake: {problem.orig}", code="unreadable_lake") from problem
 
     def _make(self) -> None:
-        try:
-            self._catalog.create_namespace_if_not_exists(NAME[:1])
-            if not self._catalog.table_exists(NAME):
-                location = f"file://{self.place.root}"
-                self._catalog.create_table(NAME, _SCHEMA, location, _SPEC, properties=_PROPERTIES)
-        except TableAlreadyExistsError:
-            pass  # somebody else made it
+        """Under a lock: pyiceberg makes its catalog in steps, and stumbles over one that is half made."""
+        catalog = self._open()
+        if not catalog.table_exists(NAME):
+            catalog.create_namespace_if_not_exists(NAME[:1])
+            location = f"file://{self.place.root}"
+            catalog.create_table(NAME, _SCHEMA, location, _SPEC, properties=_PROPERTIES)
 
     def _load(self) -> Table:
         try:
@@ -191,7 +189,7 @@ class IcebergLake:
     def _entry(self, file: DataFile) -> Entry:
         """As Iceberg lists it: partition values and bounds are ours, so no file is opened for it."""
         every = dict.fromkeys((_IDS["partition"], _IDS["offset"], _IDS["timestamp"]), file.rows)
-        return Entry.from_args(
+        entry = Entry.from_args(
             content=DataFileContent.DATA,
             file_path=self.place.uri(file.path),
             file_format=FileFormat.PARQUET,
@@ -208,8 +206,9 @@ class IcebergLake:
             split_offsets=None,
             equality_ids=None,
             sort_order_id=None,
-            spec_id=self._table.spec().spec_id,
         )
+        entry.spec_id = self._table.spec().spec_id
+        return entry
 
     def _file(self, entry: Entry, deletes: bool) -> DataFile:
         root = self.place.uri("")

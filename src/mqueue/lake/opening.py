@@ -17,10 +17,11 @@ def open_lake(url: str, format: str = "delta", *, create: bool = False) -> Lake:
     if format not in FORMATS:
         raise Refused(f"format {format!r:.80} is not known: a lake is one of {', '.join(FORMATS)}", code="bad_format")
     place = Place(url)
-    found = _found(place)
+    there = place.names()
+    found = next((known for known, mark in _MARKS.items() if mark in there), None)
     if found not in (None, format):
         raise Refused(f"the lake {place} is {found}, not {format}", code="bad_format")
-    if found is None and create and place.names():
+    if found is None and create and there:
         raise Refused(f"{place} holds other files: a lake is made in a directory of its own", code="not_a_lake")
     return Lake(_table(place, format, create))
 
@@ -38,9 +39,3 @@ def _table(place: Place, format: str, create: bool) -> Table:
     from mqueue.lake.parquet import ParquetLake
 
     return ParquetLake(place, create)
-
-
-def _found(place: Place) -> str | None:
-    """The format of what is there; None if that is no lake."""
-    there = {*place.names()}
-    return next((format for format, mark in _MARKS.items() if mark in there), None)

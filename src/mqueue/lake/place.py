@@ -6,8 +6,10 @@ store answers for that. Does not know what the bytes mean.
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -107,6 +109,17 @@ def make_directories(path: str) -> None:
         except FileExistsError:  # another writer was faster
             continue
         sync(os.path.dirname(new))
+
+
+@contextmanager
+def locked(directory: str) -> Iterator[None]:
+    """Nobody else on this machine is in here at the same time."""
+    file = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)  # and with it goes the lock
 
 
 def sync(path: str) -> None:

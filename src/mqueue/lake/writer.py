@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from mqueue.lake.files import STORED, SUFFIX, DataFile, directory
 from mqueue.lake.place import Place
 from mqueue.lake.schema import LAKE
-from mqueue.model.errors import BadFrame
+from mqueue.model.errors import BadFrame, BadName
 from mqueue.model.names import check_name
 
 FILE_BYTES = 256 << 20
@@ -32,6 +32,9 @@ GROUP_ROWS = 1 << 18
 HELD_BYTES = 256 << 20
 OPEN_FILES = 32
 """More files than this are never open at once: the one that was not written to for longest is finished."""
+
+NAMESPACE_LENGTH_MAX = 255 - len("namespace=")
+"""File systems know no longer names; any topic fits."""
 
 _Group = tuple[str, str, str, int]
 """Namespace, topic, day, partition."""
@@ -227,4 +230,9 @@ def _group(batch: pa.RecordBatch) -> _Group:
     namespace, topic, day, partition = (
         batch.column(name)[0].as_py() for name in ("namespace", "topic", "date", "partition")
     )
-    return check_name(namespace, "namespace"), check_name(topic, "topic"), day.isoformat(), partition
+    if len(check_name(namespace, "namespace")) > NAMESPACE_LENGTH_MAX:
+        raise BadName(
+            f"namespace name {namespace!r:.80} has {len(namespace)} characters: in a lake it names a directory, with"
+            f" at most {NAMESPACE_LENGTH_MAX}"
+        )
+    return namespace, check_name(topic, "topic"), day.isoformat(), partition
