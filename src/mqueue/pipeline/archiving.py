@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from mqueue.lake import DataFile, Lake, Writer
 from mqueue.lake.schema import LAKE
-from mqueue.model.errors import Conflict
+from mqueue.model.errors import Unavailable
 from mqueue.pipeline.book import Book, Gain, app_of, book_of
 from mqueue.pipeline.connection import Connection
 from mqueue.pipeline.horizon import Reach, ends, reach, whole
@@ -164,7 +164,7 @@ class Archive:
                     overtaken=overtaken,
                     remade=plan.remade,
                 )
-        raise Conflict(
+        raise Unavailable(
             f"other archives of namespace {self._connection.namespace!r} into the lake {self._lake.url} were faster"
             f" {OVERTAKEN_MAX} times in a row: one is enough",
             code="lake_busy",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
@@ -23,6 +24,8 @@ from mqueue.pipeline.report import Report, Value, rate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from mqueue.client.sync import Client
 
 
 class ArchiveSettings(Settings, frozen=True, kw_only=True):
@@ -49,29 +52,35 @@ def run(
     every_seconds = duration_ms(settings.every, "every") / 1000
     options = topics_of(settings.topics, settings.pattern, fail_on_data_loss=not settings.allow_loss)
     connection = settings.connection()
-    began = time.perf_counter()
+    tally = Tally()
     with connection.open() as client:
         client.topics()  # a server that is not there, or does not let us in, is told of before anything is made
         lake = open_lake(settings.lake, settings.lake_format, create=True)
         cursor = check_name(settings.cursor, "cursor")
         archive = Archive(spark, lake, connection, options, cursor, settings.batch_rows)
-        tally = Tally()
-        until = None if settings.continuous else ends(archive.look(client))
         progress.step("archive")
-        stop = stop or threading.Event()
-        try:
-            while not stop.is_set():
-                done = archive.round(client, until)
-                tally.add(done)
-                progress.advance(done.rows, left=done.left)
-                if not done.left and until is not None:
-                    break
-                if not done.left:
-                    stop.wait(every_seconds)
-        except KeyboardInterrupt:
-            if not settings.continuous:
-                raise
-        return tally.report(lake.version(), time.perf_counter() - began)
+        if settings.continuous:
+            _go_on(archive, client, progress, tally, stop or threading.Event(), every_seconds)
+        else:
+            catch_up(archive, client, progress, tally)
+        return tally.report("archive", lake.version())
+
+
+def catch_up(archive: Archive, client: Client, progress: Progress, tally: Tally) -> None:
+    """Round after round, until all is copied that is there now."""
+    until = ends(archive.look(client))
+    while tally.add(archive.round(client, until), progress):
+        pass
+
+
+def _go_on(
+    archive: Archive, client: Client, progress: Progress, tally: Tally, stop: threading.Event, every_seconds: float
+) -> None:
+    """The same for ever. Who is interrupted has copied what it has copied: that is the way this ends."""
+    with suppress(KeyboardInterrupt):
+        while not stop.is_set():
+            if not tally.add(archive.round(client), progress):
+                stop.wait(every_seconds)
 
 
 class Tally:
@@ -80,8 +89,10 @@ class Tally:
     def __init__(self) -> None:
         self.rounds = self.rows = self.files = self.bytes = self.left = self.overtaken = 0
         self.remade: set[str] = set()
+        self._began = time.perf_counter()
 
-    def add(self, done: Round) -> None:
+    def add(self, done: Round, progress: Progress) -> bool:
+        """Whether there is more to copy."""
         self.rounds += bool(done.rows)
         self.rows += done.rows
         self.files += done.files
@@ -89,8 +100,11 @@ class Tally:
         self.left = done.left
         self.overtaken += done.overtaken
         self.remade |= {*done.remade}
+        progress.advance(done.rows, left=done.left)
+        return bool(done.left)
 
-    def report(self, version: int, seconds: float) -> Report:
+    def report(self, job: str, version: int, more: Mapping[str, Value] | None = None) -> Report:
+        seconds = time.perf_counter() - self._began
         numbers: dict[str, Value] = {
             "messages": self.rows,
             "files": self.files,
@@ -100,6 +114,7 @@ class Tally:
             "seconds": round(seconds, 1),
             "messages a second": rate(self.rows, seconds),
             "lake version": version,
+            **(more or {}),
         }
         if self.overtaken:
             numbers["rounds lost to another archive"] = self.overtaken
@@ -108,7 +123,7 @@ class Tally:
             " archive it into another lake"
             for topic in sorted(self.remade)
         )
-        return Report("archive", numbers, remarks=remarks, clean=not remarks)
+        return Report(job, numbers, remarks=remarks, clean=not remarks)
 
 
 def topics_of(topics: Sequence[str], pattern: str, *, fail_on_data_loss: bool = True) -> Options:
