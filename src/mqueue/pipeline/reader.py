@@ -12,9 +12,10 @@ from mqueue.pipeline.horizon import planned, reach
 from mqueue.pipeline.offsets import split
 from mqueue.pipeline.plain import plainly
 from mqueue.pipeline.reading import Reading, read, stretches
+from mqueue.pipeline.ship import Carried
 
 
-class MqueueReader(DataSourceReader):
+class MqueueReader(Carried, DataSourceReader):
     """Has no `pushFilters` on purpose: Spark would share a filtered plan among queries on one DataFrame."""
 
     def __init__(self, reading: Reading) -> None:

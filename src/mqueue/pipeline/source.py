@@ -18,6 +18,7 @@ from mqueue.pipeline.connection import Connection, connection_of, without_secret
 from mqueue.pipeline.options import options_of, shape_of
 from mqueue.pipeline.plain import plainly
 from mqueue.pipeline.schema import spark_schema, spark_types
+from mqueue.pipeline.ship import Carried
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from mqueue.pipeline.reading import Reading
 
 
-class MqueueDataSource(DataSource):
+class MqueueDataSource(Carried, DataSource):
     """Messages of a server, by offset. `session_token` is the one of the Spark session, if it has one."""
 
     session_token: ClassVar[str | None] = None

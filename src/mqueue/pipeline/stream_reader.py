@@ -19,6 +19,7 @@ from mqueue.pipeline.horizon import Reach, ends, reach, resolved, tell_loss, who
 from mqueue.pipeline.offsets import Places, admitted, dumped, loaded, ranges_between, rows_between, split
 from mqueue.pipeline.plain import plainly
 from mqueue.pipeline.reading import Reading, read, stretches
+from mqueue.pipeline.ship import Carried
 from mqueue.pipeline.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ LOOK_SECONDS = 0.25
 """How old what is known of the ends of topics may be: Spark asks far more often than that."""
 
 
-class MqueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class MqueueStreamReader(Carried, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, reading: Reading, now: Callable[[], float] = time.monotonic) -> None:
         self._reading = reading
         self._now = now

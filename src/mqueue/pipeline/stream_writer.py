@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from mqueue.model.errors import BadSetting
 from mqueue.pipeline.plain import plainly
+from mqueue.pipeline.ship import Carried
 from mqueue.pipeline.sink import drop, family_of, find, publish, stage
 from mqueue.pipeline.writer import StagedMessage, checked_sink, staged_in, task_name
 
@@ -25,7 +26,7 @@ QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Properties of a task: the query keeps its id over restarts, and counts its batches."""
 
 
-class MqueueStreamWriter(DataSourceStreamArrowWriter):
+class MqueueStreamWriter(Carried, DataSourceStreamArrowWriter):
     """The rows of a batch are published together, and once, whatever fails and whoever starts again."""
 
     def __init__(

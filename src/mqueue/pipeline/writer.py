@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from mqueue.model.errors import Refused
 from mqueue.pipeline.plain import plainly
 from mqueue.pipeline.rows import check_columns
+from mqueue.pipeline.ship import Carried
 from mqueue.pipeline.sink import Sink, Staged, drop, family_of, find, publish, sink_of, stage
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def task_name() -> str:
     return f"{task.partitionId()}.{task.taskAttemptId()}"
 
 
-class MqueueWriter(DataSourceArrowWriter):
+class MqueueWriter(Carried, DataSourceArrowWriter):
     """All rows of a write are published together. With a `txnId`, only once, however often they are written."""
 
     def __init__(
