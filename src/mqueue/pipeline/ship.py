@@ -106,7 +106,7 @@ def by_value(module: ModuleType) -> None:
     """Have what is in a module pickled as code, not as a name."""
     from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(module)
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _modules(folder: Traversable, package: str) -> Iterator[tuple[str, tuple[bool, bytes]]]:
