@@ -191,7 +191,7 @@ def test_what_was_never_archived_is_missing(place: Place) -> None:
     assert facts(place.q.scan("t", include_deleted=True)) == [one for one in before if one["offset"] % 10 < 5]
 
 
-def test_what_is_dropped_while_it_is_read_is_not_lost(place: Place) -> None:
+def test_what_is_dropped_while_it_is_read_is_not_lost(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The archive grows, and retention follows it, while somebody reads a message at a time."""
     q = place.q
     q.configure("t", retention=ON_ACK)
@@ -204,6 +204,8 @@ def test_what_is_dropped_while_it_is_read_is_not_lost(place: Place) -> None:
             place.archive(q.scan("t"))
             place.pass_by()
     q.publish_many("t", [b"x"] * 50)
+    monkeypatch.setattr(read, "PAGE", 7)
+    monkeypatch.setattr(read, "PAGE_ARROW", 7)
     reading = q.scan("t", include_deleted=True)
     seen = [next(reading).id for _ in range(30)]
     place.archive(q.scan("t"))

@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -50,10 +50,10 @@ class Archive(Protocol):
     """Where messages are that retention has dropped, or soon may. It may be asked by any thread, without the lock."""
 
     def frames(self, namespace: str, topic: str, partition: int, start: int) -> Iterator[Frame]:
-        """The messages of a partition from an offset on, as they are archived now; no frame has a gap."""
+        """The messages of a partition as they are archived now, from the frame on that reaches an offset. No gap in one."""
 
-    def offsets_at(self, namespace: str, topic: str, at: int) -> Mapping[int, int]:
-        """By partition the first offset that is archived and was published at a time or later."""
+    def offsets_at(self, namespace: str, topic: str, at: int, partitions: Collection[int]) -> Mapping[int, int]:
+        """By partition the first offset that is archived and was published at a time or later; of these at least."""
 
 
 class Engine:

@@ -55,14 +55,15 @@ def widened(
 ) -> Covered:
     """What a scan covers of the log, and what of the archive belongs to that. Without a `stop` it ends as it did."""
     found = covered
+    numbers = [number for number, _, _ in covered]
     if start is None or isinstance(start, int) or start == "earliest":
         lowest = start if isinstance(start, int) else 0
         found = [(number, lowest, end) for number, _, end in found]
     elif start != "latest":
-        places = archive.offsets_at(desk.namespace, desk.name, instant(start, "start"))
+        places = archive.offsets_at(desk.namespace, desk.name, instant(start, "start"), numbers)
         found = [(number, min(first, places.get(number, first)), end) for number, first, end in found]
     if stop is not None and not isinstance(stop, int) and stop not in ("earliest", "latest"):
-        places = archive.offsets_at(desk.namespace, desk.name, instant(stop, "stop"))
+        places = archive.offsets_at(desk.namespace, desk.name, instant(stop, "stop"), numbers)
         found = [(number, first, min(end, places.get(number, end))) for number, first, end in found]
     return found
 

@@ -1,16 +1,19 @@
 """A lake as a broker reads it: archived messages as frames, to be put before those that the log still has.
 
-Opens the lake anew for each reading, so any thread may ask. Does not know what of it the log still has.
+Whoever reads page by page leaves off in the middle of a file and comes back: a few such readings are kept open, since
+to find the place again costs more than the page. Any thread may ask. Does not know what of it the log still has.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from mqueue.lake.lake import Lake
@@ -32,21 +35,81 @@ _BODY = {
 _COLUMNS = ("offset", "id", "timestamp", "priority", "deliver_at", "expires_at", *_BODY)
 
 
+_OPEN_MAX = 4
+"""Readings that are kept open; each holds a row group at most."""
+_PLACES_MAX = 256
+
+_Partition = tuple[str, str, int]
+
+
+class _Reading(Struct):
+    """Frames of a partition from some offset on, as far as they were archived when it was begun."""
+
+    of: _Partition
+    frames: Iterator[Frame]
+    last: Frame | None = None
+
+    def stands_at(self, offset: int) -> bool:
+        return self.last is not None and self.last.base <= offset <= self.last.stop
+
+
 class LakeArchive:
     def __init__(self, url: str, format: str) -> None:
         self._url = url
         self._format = format
+        self._lock = threading.Lock()
+        self._left: list[_Reading] = []
+        """What somebody left off reading, the last one at the end."""
+        self._places: dict[tuple[str, str, int], Mapping[int, int]] = {}
 
     def frames(self, namespace: str, topic: str, partition: int, start: int) -> Iterator[Frame]:
-        """The messages of a partition from an offset on, as they are archived now; no frame has a gap."""
+        """The messages of a partition as they are archived now, from the frame on that reaches an offset. No gap in one."""
+        of = (namespace, topic, partition)
         with self._told():
-            for batch in self._lake().scan(namespace, topic, partition, start, columns=_COLUMNS):
-                yield from frames_of(partition, batch)
+            reading = self._found(of, start)
+            if reading is not None:
+                with suppress(Error):  # its files may have gone meanwhile: then it is begun anew
+                    for frame in self._read(reading):
+                        yield frame
+                        start = frame.stop
+            batches = self._lake().scan(*of, start, columns=_COLUMNS)
+            yield from self._read(_Reading(of, (frame for batch in batches for frame in frames_of(partition, batch))))
 
-    def offsets_at(self, namespace: str, topic: str, at: int) -> Mapping[int, int]:
+    def offsets_at(self, namespace: str, topic: str, at: int, partitions: Collection[int]) -> Mapping[int, int]:
         """By partition the first offset that is archived and was published at a time or later."""
+        asked = (namespace, topic, at)
+        known = self._places.get(asked, {})
+        if all(partition in known for partition in partitions):  # what is archived later lies behind it
+            return known
         with self._told():
-            return self._lake().offsets_at(namespace, topic, to_datetime(at))
+            found = self._lake().offsets_at(namespace, topic, to_datetime(at))
+        with self._lock:
+            if len(self._places) >= _PLACES_MAX:
+                self._places.clear()
+            self._places[asked] = found
+        return found
+
+    def _found(self, of: _Partition, start: int) -> _Reading | None:
+        """One that was left off here, if it is still open: from now on it is the caller's."""
+        with self._lock:
+            for number, reading in enumerate(self._left):
+                if reading.of == of and reading.stands_at(start):
+                    return self._left.pop(number)
+        return None
+
+    def _read(self, reading: _Reading) -> Iterator[Frame]:
+        """From where it stands, the last frame once more, to its end; if it is left before, it is kept."""
+        try:
+            if reading.last is not None:
+                yield reading.last
+            for frame in reading.frames:
+                reading.last = frame
+                yield frame
+        except GeneratorExit:
+            with self._lock:
+                self._left.append(reading)
+                del self._left[:-_OPEN_MAX]
+            raise
 
     def _lake(self) -> Lake:
         return open_lake(self._url, self._format)
