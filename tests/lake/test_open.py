@@ -86,6 +86,27 @@ def test_a_delta_file_that_others_wrote(tmp_path: Path) -> None:
     assert told.value.code == "not_a_lake"
 
 
+def test_a_history_that_is_shorter(tmp_path: Path) -> None:
+    """Delta forgets old commits when it makes a checkpoint: what was then is told, not guessed."""
+    lake = open_lake(str(tmp_path / "lake"), create=True)
+    put(lake, "test", 1, batch("t", range(10)))
+    put(lake, "test", 2, batch("t", range(10, 20)))
+    DeltaTable(lake.url).create_checkpoint()
+    for version in (0, 1):
+        Path(lake.url, f"_delta_log/{version:020d}.json").unlink()
+    put(lake, "other", 1, batch("t", range(20, 30)))
+    assert lake.offsets("default", "t") == {0: 30}
+    assert lake.version_of("test") == 2
+    for at in (1, "2020-01-01"):
+        with pytest.raises(NotFound, match="its log is kept for") as told:
+            lake.files(at)
+        assert told.value.code == "no_version"
+    with pytest.raises(NotFound, match="no history back to"):
+        lake.vacuum("365d")
+    Path(lake.url, "_delta_log/00000000000000000002.json").unlink()
+    assert (lake.version_of("test"), lake.note_of("test")) == (2, None)
+
+
 def test_an_iceberg_table_with_other_columns(tmp_path: Path) -> None:
     catalog = SqlCatalog("mqueue", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
     catalog.create_namespace("mqueue")

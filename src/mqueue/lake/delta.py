@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from mqueue.lake.schema import LAKE, LAKE_PARTITIONS
 from mqueue.lake.table import Change, Note, Raced
 from mqueue.model.clock import SystemClock
 from mqueue.model.errors import Corrupt, NotFound, Refused, Unavailable
-from mqueue.model.times import instant, rfc3339, to_datetime
+from mqueue.model.times import instant, rfc3339
 
 try:
     import deltalake
@@ -60,20 +61,14 @@ class DeltaLake:
         return self._table.transaction_version(app)
 
     def note_of(self, app: str) -> Note | None:
-        """Looks back from the newest commit, further each time: an app that is alive is near the end."""
         if self.version_of(app) is None:
             return None
-        newest, limit = self.version(), 16
-        while True:
-            history = self._table.history(limit)
-            for entry in history:
-                told = entry.get(_NOTE)
-                if isinstance(told, dict) and told.get("app") == app:
-                    note: Note = told["note"]
-                    return note
-            if len(history) < limit or limit > newest:
-                return None
-            limit *= 8
+        for commit in self._commits():
+            told = commit.get(_NOTE)
+            if isinstance(told, dict) and told.get("app") == app:
+                note: Note = told["note"]
+                return note
+        return None
 
     def commit(self, change: Change) -> int:
         before = self._table.version()
@@ -132,14 +127,43 @@ class DeltaLake:
     def _at(self, version: int | None, ms: int | None) -> DeltaTable:
         if version is None and ms is None:
             return self._table
+        if ms is not None:
+            version = self._version_at(ms)
         table = self._load()
         try:
-            table.load_as_version(version if version is not None else to_datetime(ms or 0))
-        except (DeltaError, ValueError) as problem:
-            raise NotFound(
-                f"the lake {self.place} has no version {version}: it is at {self.version()}", code="no_version"
-            ) from problem
+            table.load_as_version(version or 0)
+        except (DeltaError, OSError, ValueError) as problem:
+            raise self._forgotten(version, ms) from problem
         return table
+
+    def _version_at(self, ms: int) -> int:
+        """By the times in the commits: those of the files change when a lake is copied. 0, the empty table, before."""
+        version = 0
+        for commit in self._commits():
+            version = int(commit["version"])
+            if commit["timestamp"] <= ms:
+                return version
+        if version > 0:
+            raise self._forgotten(None, ms)
+        return 0
+
+    def _commits(self) -> Iterator[dict[str, Any]]:
+        """What the log says of itself, the newest first. Reads further each time: what is asked for is near the end."""
+        seen, limit = 0, 16
+        while True:
+            history = self._table.history(limit)
+            yield from history[seen:]
+            if len(history) < limit:
+                return
+            seen, limit = limit, limit * 8
+
+    def _forgotten(self, version: int | None, ms: int | None) -> NotFound:
+        asked = f"version {version}" if ms is None else f"history back to {rfc3339(ms)}"
+        return NotFound(
+            f"the lake {self.place} has no {asked}: it is at version {self.version()}, and its log is kept for"
+            " delta.logRetentionDuration, 30 days by default",
+            code="no_version",
+        )
 
 
 def _check(table: DeltaTable, place: Place) -> None:
