@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,16 @@ def test_without_a_lake_it_is_refused(tmp_path: Path) -> None:
         assert failed.value.code == "unreadable_lake"
         assert "nowhere" not in str(failed.value)
         assert [m.payload for m in client.scan("t")] == [b"x"]
+
+
+def test_without_the_package_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    monkeypatch.delitem(sys.modules, "mqueue.lake.delta", raising=False)
+    with RunningServer(Config(lake=LakeTables(str(tmp_path)))) as server, mqueue.Client(server.url) as client:
+        client.publish("t", b"x")
+        with pytest.raises(mqueue.Unavailable, match="pip install") as failed:
+            list(client.scan("t", "2020-01-01", include_deleted=True))
+        assert (failed.value.code, failed.value.retryable) == ("no_package", False)
 
 
 def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ class Archive(Protocol):
     """Where messages are that retention has dropped, or soon may. It may be asked by any thread, without the lock."""
 
     def frames(self, namespace: str, topic: str, partition: int, start: int) -> Iterator[Frame]:
-        """The messages of a partition as they are archived now, from the frame on that reaches an offset. No gap in one."""
+        """The messages of a partition as archived now, from the frame on that reaches an offset. None has gaps."""
 
     def offsets_at(self, namespace: str, topic: str, at: int, partitions: Collection[int]) -> Mapping[int, int]:
         """By partition the first offset that is archived and was published at a time or later; of these at least."""

@@ -63,7 +63,7 @@ class LakeArchive:
         self._places: dict[tuple[str, str, int], Mapping[int, int]] = {}
 
     def frames(self, namespace: str, topic: str, partition: int, start: int) -> Iterator[Frame]:
-        """The messages of a partition as they are archived now, from the frame on that reaches an offset. No gap in one."""
+        """The messages of a partition as archived now, from the frame on that reaches an offset. None has gaps."""
         of = (namespace, topic, partition)
         with self._told():
             reading = self._found(of, start)
