@@ -69,7 +69,7 @@ class Columns:
 
     def _column(self, name: str, type: pa.DataType, frames: list[Frame], rows: int) -> pa.Array:
         if name in _BODY:
-            return _joined([_body(frame, _BODY[name], type) for frame in frames])
+            return _joined_body(frames, _BODY[name], type, rows)
         if name in self._fixed:
             return constant(self._fixed[name], rows, type)
         if name in _NUMBERS:
@@ -78,17 +78,16 @@ class Columns:
 
 
 def _story(frames: list[Frame]) -> dict[str, pa.Array]:
-    return story_columns(_joined([_body(frame, "headers", COLUMNS["headers"]) for frame in frames]))
+    return story_columns(_joined_body(frames, "headers", COLUMNS["headers"], sum(frame.count for frame in frames)))
 
 
-def _body(frame: Frame, name: str, type: pa.DataType) -> pa.Array:
-    batch = frame.batch
-    place = batch.schema.get_field_index(name)
-    return pa.nulls(frame.count, type) if place < 0 else batch.column(place)
-
-
-def _joined(arrays: list[pa.Array]) -> pa.Array:
-    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+def _joined_body(frames: list[Frame], name: str, type: pa.DataType, rows: int) -> pa.Array:
+    places = [frame.batch.schema.get_field_index(name) for frame in frames]
+    if max(places) < 0:
+        return constant(None, rows, type)
+    parts = zip(frames, places, strict=True)
+    columns = [frame.batch.column(n) if n >= 0 else pa.nulls(frame.count, type) for frame, n in parts]
+    return columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
 
 
 def _gathered(frames: list[Frame], column: Callable[[Frame], NDArray[np.int64]]) -> NDArray[np.int64]:

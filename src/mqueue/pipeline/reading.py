@@ -1,18 +1,18 @@
 """One task of a read: the messages of a range of offsets as record batches, out of the log as it lies.
 
 Runs in executors. What a task is to read was decided on the driver; the same range gives the same rows, however often
-it is read. One connection per task, opened when it begins.
+it is read. Connections are opened when a task begins, and closed with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec import Struct
 from pyspark.sql.datasource import InputPartition
 
+from mqueue.pipeline.bulk import frames
 from mqueue.pipeline.columns import Columns
 from mqueue.pipeline.connection import Connection
 from mqueue.pipeline.horizon import Reach, compacted, tell_loss
@@ -22,9 +22,6 @@ from mqueue.pipeline.plain import told_plainly
 from mqueue.pipeline.schema import TRACE
 from mqueue.pipeline.tracing import trace_batches
 from mqueue.wire.frame import Frame
-
-if TYPE_CHECKING:
-    from mqueue.client.sync import Client
 
 
 class Reading(Struct, frozen=True):
@@ -56,28 +53,30 @@ def read(reading: Reading, stretch: InputPartition) -> Iterator[pa.RecordBatch]:
     assert isinstance(stretch, Stretch)
     if stretch.range is None:
         return
-    with told_plainly(), reading.connection.open() as client:
-        names = list(reading.columns)
-        if reading.options.view == TRACE:
-            yield from trace_batches(client, stretch.range, reading.connection.namespace, names)
-            return
-        columns = Columns(
-            reading.options.view, names, reading.connection.namespace, stretch.range.topic, stretch.range.partition
-        )
-        yield from columns.batches(_frames(client, reading, stretch), reading.options.priorities)
+    connection, options, names = reading.connection, reading.options, list(reading.columns)
+    with told_plainly():
+        if options.view == TRACE:
+            yield from trace_batches(connection, stretch.range, names)
+        else:
+            asked = stretch.range
+            columns = Columns(options.view, names, connection.namespace, asked.topic, asked.partition)
+            yield from columns.batches(_frames(reading, asked, stretch.floor), options.priorities)
 
 
-def _frames(client: Client, reading: Reading, stretch: Stretch) -> Iterator[Frame]:
+def _frames(reading: Reading, asked: Range, floor: int) -> Iterator[Frame]:
     """The frames of a range. Rows that were there when it was planned and are not now are a loss."""
-    asked = stretch.range
-    assert asked is not None
-    due = max(asked.start, stretch.floor)
+    due = max(asked.start, floor)
     missing = max(0, asked.stop - due)
-    for frame in client.scan_frames(asked.topic, asked.partition, asked.start, asked.stop):
+    for frame in frames(reading.connection, asked):
         missing -= max(0, frame.stop - max(frame.base, due))
         yield frame
-    if missing > 0 and not compacted(client, asked.topic):
+    if missing > 0 and not _compacted(reading.connection, asked.topic):
         place = f"{asked.topic}/{asked.partition}"
         tell_loss(
             f"{missing} messages of {place} from offset {due} on were dropped while they were read", reading.options
         )
+
+
+def _compacted(connection: Connection, topic: str) -> bool:
+    with connection.open() as client:
+        return compacted(client, topic)

@@ -27,7 +27,7 @@ def within(frame: Frame, start: int, stop: int) -> Frame:
     return frame if whole else frame.slice(first - frame.base, last - frame.base)
 
 
-def unpack_all(data: bytes, partition: int, start: int, stop: int) -> list[Frame]:
+def unpack_all(data: bytes | memoryview, partition: int, start: int, stop: int) -> list[Frame]:
     """The frames of a page, cut to the offsets that were asked for. They keep the page alive."""
     found: list[Frame] = []
     place = 0
