@@ -77,6 +77,8 @@ def test_what_it_takes_is_told_in_a_line(capsys: pytest.CaptureFixture[str]) -> 
         JOB.parse(["--topic", "t", "--path", "p", "--bad-rows", "burn"])
     assert ended.value.code == 2
     assert "burn" in capsys.readouterr().err
+    found = JOB.parse(["--topic", "t", "--path", "p", "--option", "sep=,", "--header-columns", "a,b"])
+    assert (found.option, found.header_columns) == (("sep=,",), ("a", "b"))
 
 
 # With Spark

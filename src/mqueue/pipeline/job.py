@@ -109,7 +109,7 @@ class Job(Generic[S]):
             error = error_of(raised)
             if error is None:
                 raise
-            sys.stderr.write(complaint(error.message) + "\n")
+            sys.stderr.write(complaint(" ".join(error.message.splitlines())) + "\n")
             return code_of(error)
         sys.stdout.write(report.json() if settings.output == "json" else report.text())
         return OK if report.clean else FAILED
@@ -197,8 +197,8 @@ def _kind(type: inspect.Type) -> tuple[inspect.Type, str]:
 
 
 def _splits(name: str) -> bool:
-    """A value of `--conf` may hold commas of its own."""
-    return name != "conf"
+    """What is handed on to Spark may hold commas of its own."""
+    return name not in ("conf", "option")
 
 
 def _values(given: Namespace) -> dict[str, Any]:

@@ -1,154 +1,161 @@
 """Lead enrichment: leads from one topic are cleaned, joined with companies, scored, and published to another.
 
-What cannot be used goes to a dead-letter topic as it came, with the reasons in its headers: those that every dead
-letter has, so that it can be listed, grouped and redriven like any other. Both are written in one transaction.
+    mqueue pipeline enrich --companies companies.csv --checkpoint ./enrich --generate 5000
+    mqueue pipeline enrich --companies companies.csv --checkpoint ./enrich --continuous
+
+A lead that cannot be used goes to the dead-letter queue, with its faults as the error. Both topics are written in one
+transaction for each batch, so that every lead ends up in exactly one of them, once.
 """
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import add
-from typing import TYPE_CHECKING
+import csv
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from mqueue.pipeline.headers import added, story
-from mqueue.pipeline.leads import FIELDS, FREE_MAIL
-from mqueue.pipeline.scoring import PRIORITIES, RULES, SCORE_MAX, URGENT, USUAL
+from msgspec import Meta
+from msgspec.structs import astuple
+
+from mqueue.model.errors import Refused
+from mqueue.model.message import Draft
+from mqueue.model.names import check_name, dlq_name
+from mqueue.model.times import duration_ms
+from mqueue.pipeline.enriching import COMPANY, transform
+from mqueue.pipeline.job import Job, Settings
+from mqueue.pipeline.leads import Company, companies, leads
+from mqueue.pipeline.progress import Progress
+from mqueue.pipeline.register import register
+from mqueue.pipeline.report import Report, Value, rate
+from mqueue.pipeline.watching import follow
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
-COMPANY = "company_id bigint, name string, domain string, industry string, size bigint, country string"
-_LEAD = ", ".join(f"{name} {'bigint' if name == 'budget' else 'string'}" for name in FIELDS)
-_ADDRESS = r"^[a-z0-9._%+-]+@[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z]{2,}$"
-_LEGAL_FORM = r"\b(inc|gmbh|ltd|ag|llc|s a|bv)$"
-_FROM_COMPANY = ("company_id", "industry", "size")
-LEAD_BYTES_MAX = 64 * 1024
-"""What is longer is no lead. Enriched, it must still be a message: one that cannot be published would hold up all."""
+COMPANIES = 2_000
+"""So many are made up."""
+_NAME = "enrich"
+_BATCH = 5_000
+_REMEMBERED = 100
+"""Spark knows so many batches of a stream that is over."""
 
 
-def transform(messages: DataFrame, companies: DataFrame, target: str, dead: str) -> DataFrame:
-    """Messages in, messages out, ready for the sink: `topic` says where each of them goes."""
-    from pyspark.sql import functions as sf
+class EnrichSettings(Settings, frozen=True, kw_only=True):
+    companies: Annotated[str, Meta(description="The reference data: a file of CSV, JSON or Parquet.")]
+    checkpoint: Annotated[str, Meta(description="Where Spark notes how far it is: a directory.")]
+    topic: Annotated[str, Meta(description="Where leads come from: leads.")] = "leads"
+    to: Annotated[str, Meta(description="Where they go: leads.enriched.")] = "leads.enriched"
+    dead: Annotated[str, Meta(description="Where bad ones go; the topic's dead-letter queue if it is not said.")] = ""
+    continuous: Annotated[bool, Meta(description="Go on until told to stop; else what is there now.")] = False
+    every: Annotated[str, Meta(description="How often, with --continuous: 1s.")] = "1s"
+    batch_rows: Annotated[int, Meta(ge=1, description="Leads of one transaction: 100000.")] = 100_000
+    generate: Annotated[int, Meta(ge=0, description="First publish so many made-up leads, and make companies.")] = 0
+    seed: Annotated[int, Meta(description="What they are made from.")] = 1
 
-    scored = _scored(_joined(_tidied(_parsed(messages)), companies))
-    good = sf.size("faults") == 0
-    return scored.select(
-        sf.col("key"),
-        sf.when(good, _payload()).otherwise(sf.col("value")).alias("value"),
-        sf.when(good, added(_news())).otherwise(added(_story())).alias("headers"),
-        sf.when(good, sf.lit(target)).otherwise(sf.lit(dead)).alias("topic"),
-        sf.when(good, _priority()).otherwise(sf.col("priority")).alias("priority"),
+
+def run(
+    spark: SparkSession, settings: EnrichSettings, progress: Progress, stop: threading.Event | None = None
+) -> Report:
+    """Until all is done that was there when it began, or for ever, until `stop`."""
+    began = time.perf_counter()
+    every_ms = duration_ms(settings.every, "every")
+    target, dead = check_name(settings.to, "topic"), settings.dead or dlq_name(check_name(settings.topic, "topic"))
+    if settings.generate:
+        generate(settings, progress)
+    companies = read_companies(spark, settings.companies)
+    register(spark)
+    leads = _stream(spark, settings)
+    done = transform(leads, companies, target, check_name(dead, "topic"))
+    done = done.observe(_NAME, *_observed(target))
+    trigger: Any = {"processingTime": f"{every_ms} milliseconds"} if settings.continuous else {"availableNow": True}
+    progress.step("enrich")
+    query = (
+        done.writeStream.format("mqueue")
+        .options(**settings.options(), checkpointLocation=settings.checkpoint)
+        .trigger(**trigger)
+        .start()
     )
+    with suppress(KeyboardInterrupt) if settings.continuous else nullcontext():
+        follow(query, progress, stop)
+    return _report(query, time.perf_counter() - began)
 
 
-def _parsed(messages: DataFrame) -> DataFrame:
-    """`lead`: the fields, null where there are none; `extra`: names of fields that nobody knows."""
+def _stream(spark: SparkSession, settings: EnrichSettings) -> DataFrame:
+    """From the first lead on. A cursor of the topic holds retention back where the stream is."""
+    with settings.connection().open() as client:
+        client.offsets(settings.topic)  # one that is not there, or does not let us in, is told of here, in a sentence
+    options = {
+        **settings.options(),
+        "subscribe": settings.topic,
+        "startingOffsets": "earliest",
+        "subscription": _NAME,
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": str(settings.batch_rows),
+    }
+    return spark.readStream.format("mqueue").options(**options).load()
+
+
+def generate(settings: EnrichSettings, progress: Progress) -> None:
+    """Companies into their file, if there is none, and leads into their topic."""
+    made = companies(settings.seed, COMPANIES)
+    file = Path(settings.companies)
+    if not file.exists():
+        with file.open("w", encoding="utf-8", newline="") as out:
+            rows = csv.writer(out)
+            rows.writerow(Company.__struct_fields__)
+            rows.writerows(astuple(company) for company in made)
+    progress.step("generate", settings.generate)
+    with settings.connection().open() as client:
+        some = leads(settings.seed, settings.generate, made)
+        while batch := [Draft(lead.payload, key=lead.key) for lead in islice(some, _BATCH)]:
+            client.publish_many(settings.topic, batch)
+            progress.advance(len(batch))
+
+
+def read_companies(spark: SparkSession, name: str) -> DataFrame:
+    """The reference data as it is now: a stream that runs does not see what changes later."""
+    kind = Path(name).suffix.removeprefix(".") or "parquet"
+    if kind not in ("csv", "json", "parquet"):
+        raise Refused(f"--companies {name!r:.200}; it takes a file of CSV, JSON or Parquet", code="bad_option")
+    return spark.read.format(kind).options(header="true").schema(COMPANY).load(name)
+
+
+def _observed(target: str) -> list[Column]:
     from pyspark.sql import functions as sf
 
-    text = sf.when(sf.is_valid_utf8(sf.col("value").cast("string")), sf.col("value").cast("string"))
-    whole = sf.when(sf.try_parse_json("text").isNotNull(), sf.json_object_keys("text"))
-    known = sf.array(*map(sf.lit, FIELDS))
-    return (
-        messages.withColumn("text", text)
-        .withColumn("names", whole)
-        .withColumn("lead", sf.when(sf.col("names").isNotNull(), sf.from_json("text", _LEAD)))
-        .withColumn("extra", sf.array_except("names", known))
-    )
+    good = sf.col("topic") == target
+    return [sf.count_if(good).alias("enriched"), sf.count_if(~good).alias("bad")]
 
 
-def _tidied(parsed: DataFrame) -> DataFrame:
-    """Each field as it should have been typed; `faults`: why it cannot be used, empty if it can."""
-    from pyspark.sql import functions as sf
-
-    fields = {name: sf.col(f"lead.{name}") for name in FIELDS}
-    fields["name"] = sf.initcap(_squeezed(fields["name"]))
-    fields["email"] = sf.lower(sf.trim(fields["email"]))
-    fields["company"] = _squeezed(fields["company"])
-    fields["country"] = sf.upper(sf.trim(fields["country"]))
-    is_lead = sf.col("names").isNotNull()
-    address = sf.coalesce(sf.col("email").rlike(_ADDRESS), sf.lit(False))
-    budget = sf.get_json_object("text", "$.budget")
-    faults = (
-        sf.when(sf.octet_length("value") > LEAD_BYTES_MAX, "too_large"),
-        sf.when(~is_lead, "invalid_json"),
-        sf.when(sf.size("extra") > 0, sf.concat(sf.lit("unknown_fields: "), sf.array_join("extra", ", "))),
-        sf.when(is_lead & ~address, "bad_email"),
-        sf.when(is_lead & (sf.coalesce("name", sf.lit("")) == ""), "no_name"),
-        sf.when(budget.isNotNull() & sf.col("budget").isNull(), "bad_budget"),
-    )
-    return parsed.withColumns(fields).withColumn("faults", sf.array_compact(sf.array(*faults)))
+def _report(query: StreamingQuery, seconds: float) -> Report:
+    batches = [batch for batch in query.recentProgress if batch["numInputRows"]]
+    told = [batch["observedMetrics"][_NAME] for batch in batches]
+    enriched, bad = (sum(one[name] for one in told) for name in ("enriched", "bad"))
+    numbers: dict[str, Value] = {
+        "leads": enriched + bad,
+        "enriched": enriched,
+        "bad": bad,
+        "batches": len(batches),
+        "seconds": round(seconds, 1),
+        "leads a second": rate(enriched + bad, seconds),
+    }
+    first = min((batch["batchId"] for batch in batches), default=0)
+    remarks = ("Only the last batches are counted: Spark remembers no more.",) if len(told) >= _REMEMBERED else ()
+    return Report("enrich", {"first batch": first, **numbers}, remarks=remarks)
 
 
-def _joined(leads: DataFrame, companies: DataFrame) -> DataFrame:
-    """With the company whose domain the address has, else with the one of that name."""
-    from pyspark.sql import functions as sf
-
-    domain = sf.substring_index("email", "@", -1)
-    leads = leads.withColumn("by_domain", sf.when(~domain.isin(*FREE_MAIL), domain))
-    leads = leads.withColumn("by_name", _plain_name(sf.col("company")))
-    found = sf.coalesce("of_domain", "of_name")
-    row = sf.struct(*_FROM_COMPANY)
-    domains = _first(companies, sf.lower("domain"), row, "by_domain", "of_domain")
-    names = _first(companies, _plain_name(sf.col("name")), row, "by_name", "of_name")
-    joined = leads.join(sf.broadcast(domains), "by_domain", "left").join(sf.broadcast(names), "by_name", "left")
-    return joined.withColumns({name: found[name] for name in _FROM_COMPANY})
+JOB = Job("enrich", __doc__, EnrichSettings, run)
 
 
-def _first(companies: DataFrame, key: Column, row: Column, key_name: str, name: str) -> DataFrame:
-    """One company for each key, always the same: a lead must not become two."""
-    from pyspark.sql import functions as sf
-
-    keyed = companies.select(key.alias(key_name), row.alias(name)).where(sf.col(key_name) != "")
-    return keyed.groupBy(key_name).agg(sf.min(name).alias(name))
+def main(argv: Sequence[str] | None = None) -> int:
+    return JOB.main(argv)
 
 
-def _scored(joined: DataFrame) -> DataFrame:
-    """`score`: 0 to 100; `why`: the rules that it comes from."""
-    from pyspark.sql import functions as sf
-
-    held = [(rule, sf.coalesce(sf.expr(rule.condition), sf.lit(False))) for rule in RULES]
-    score = reduce(add, (sf.when(holds, rule.points).otherwise(0) for rule, holds in held))
-    why = sf.array_compact(sf.array(*(sf.when(holds, f"{rule.reason} +{rule.points}") for rule, holds in held)))
-    return joined.withColumns({"score": sf.least(score, sf.lit(SCORE_MAX)), "why": why})
-
-
-def _payload() -> Column:
-    from pyspark.sql import functions as sf
-
-    columns = [*FIELDS, *_FROM_COMPANY, "score", "why"]
-    return sf.to_json(sf.struct(*columns)).cast("binary")
-
-
-def _priority() -> Column:
-    from pyspark.sql import functions as sf
-
-    usual = sf.when(sf.col("score") >= USUAL, PRIORITIES["usual"]).otherwise(PRIORITIES["later"])
-    return sf.when(sf.col("score") >= URGENT, PRIORITIES["urgent"]).otherwise(usual).cast("int")
-
-
-def _news() -> dict[str, Column]:
-    from pyspark.sql import functions as sf
-
-    return {"content-type": sf.lit("application/json"), "x-score": sf.col("score").cast("string")}
-
-
-def _story() -> dict[str, Column]:
-    """Why it is dead. A redrive publishes it anew, and it is enriched again."""
-    from pyspark.sql import functions as sf
-
-    origin = {name: sf.col(name) for name in ("topic", "partition", "offset", "id")}
-    return story(origin, sf.array_join("faults", "; "), sf.col("timestamp"), "enrich")
-
-
-def _squeezed(text: Column) -> Column:
-    from pyspark.sql import functions as sf
-
-    return sf.trim(sf.regexp_replace(text, r"\s+", " "))
-
-
-def _plain_name(name: Column) -> Column:
-    """Without signs, capitals and the legal form: as a company is called by those who know it."""
-    from pyspark.sql import functions as sf
-
-    letters = sf.trim(sf.regexp_replace(sf.lower(name), r"[^\p{L}\p{N}]+", " "))
-    return sf.trim(sf.regexp_replace(letters, _LEGAL_FORM, ""))
+if __name__ == "__main__":
+    sys.exit(main())
