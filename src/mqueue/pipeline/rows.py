@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mqueue.lake.schema import HEADERS, TIME
@@ -159,6 +158,8 @@ def _cut(rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
 
 def _sizes(rows: pa.RecordBatch) -> NDArray[np.int64]:
     """About how many bytes each row has: values and keys as they are, of the rest its share."""
+    import pyarrow.compute as pc  # takes its time, and is needed by few
+
     lengths: dict[str, NDArray[np.int64]] = {}
     for name in ("payload", "key"):
         if name in rows.schema.names:
