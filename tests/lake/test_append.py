@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from mqueue.lake import Lake, open_lake
-from mqueue.model.errors import BadFrame, BadName, Conflict, Refused
+from mqueue.lake.table import Change, Raced
+from mqueue.model.errors import BadFrame, BadName, Conflict, Refused, Unavailable
 from mqueue.model.limits import NAME_LENGTH_MAX
 from tests.lake.rows import DAY_MS, batch, offsets, put, table
 
@@ -71,6 +72,7 @@ def test_an_append_of_nothing_moves_the_app_on(lake: Lake, opened: Callable[[], 
     assert (lake.version_of("archive"), lake.note_of("archive"), lake.files()) == (1, {"at": 2}, [])
 
 
+@pytest.mark.parametrize("format", ["delta", "parquet"], indirect=True)
 def test_a_note_is_found_behind_many_others(lake: Lake) -> None:
     lake.append([], "quiet", 3, {"n": 1})
     for version in range(70):
@@ -136,7 +138,7 @@ def start(lake: Lake, format: str, death: str) -> subprocess.Popen[bytes]:
 @pytest.mark.parametrize("death", ["before", "after"])
 def test_a_death_loses_nothing_and_doubles_nothing(lake: Lake, format: str, death: str) -> None:
     """A process dies between its files and the commit, or right behind the commit; then it is all done again."""
-    assert start(lake, format, death).wait(120) == 9
+    assert start(lake, format, death).wait(240) == 9
     assert len(table(lake.scan("default", "t"))) == (0 if death == "before" else 100)
     orphans = lake.vacuum(0, dry_run=True)
     assert len(orphans) == (2 if death == "before" else 0)
@@ -150,8 +152,8 @@ def test_a_death_loses_nothing_and_doubles_nothing(lake: Lake, format: str, deat
 
 
 def test_processes_race_for_one_version(lake: Lake, format: str) -> None:
-    children = [start(lake, format, "never") for _ in range(3)]
-    assert [child.wait(120) for child in children] == [0, 0, 0]
+    children = [start(lake, format, "never") for _ in range(2)]
+    assert [child.wait(240) for child in children] == [0, 0]
     assert table(lake.scan("default", "t")).equals(table([batch("t", range(100))]))
     assert (lake.version_of("archive"), lake.note_of("archive")) == (1, {"n": 1})
 
@@ -229,6 +231,20 @@ def test_a_file_that_is_gone_is_not_appended(lake: Lake) -> None:
         lake.append(files, "test", 1)
     assert told.value.code == "file_missing"
     assert lake.version_of("test") is None
+
+
+def test_who_is_always_overtaken_gives_up(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqueue.lake.lake.COMMITS_MAX", 3)
+    tries = []
+
+    def overtaken(change: Change) -> int:
+        tries.append(change.version)
+        raise Raced("somebody was faster")
+
+    monkeypatch.setattr(lake._table, "commit", overtaken)
+    with pytest.raises(Unavailable, match="was changed by others 3 times in a row") as told:
+        lake.append([], "test", 5)
+    assert (told.value.code, told.value.retryable, tries) == ("lake_busy", True, [5, 5, 5])
 
 
 def test_an_append_needs_a_name_and_a_version(lake: Lake) -> None:

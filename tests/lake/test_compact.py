@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -122,6 +123,19 @@ def test_vacuum_removes_what_nobody_needs(lake: Lake, opened: Callable[[], Lake]
     assert _paths(lake) == {file.path for file in lake.files()}
     assert table(opened().scan("default", "t")).equals(rows)
     put(opened(), "test", 50, batch("t", range(2000, 2010), partition=2))
+
+
+@pytest.mark.parametrize("format", ["parquet"], indirect=True)
+def test_vacuum_removes_drafts_of_the_dead(lake: Lake) -> None:
+    put(lake, "test", 1, batch("t", range(3)))
+    draft = Path(lake.url, "_manifest/.0123.draft")
+    draft.write_bytes(b"{")
+    lake.vacuum("1h")
+    assert draft.exists()
+    os.utime(draft, (1, 1))
+    lake.vacuum("1h")
+    assert not draft.exists()
+    assert lake.offsets("default", "t") == {0: 3}
 
 
 def _paths(lake: Lake) -> set[str]:

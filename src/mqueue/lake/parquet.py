@@ -27,6 +27,7 @@ from mqueue.model.errors import Corrupt, NotFound, Refused
 
 MANIFEST = "_manifest"
 CHECKPOINT_EVERY = 64
+_DRAFT = ".draft"
 _COLUMNS = [f"{field.name} {field.type}" for field in LAKE]
 
 
@@ -128,7 +129,13 @@ class ParquetLake:
         return state.version
 
     def forget(self, before_ms: int) -> None:
-        """Changes are small, and all are kept."""
+        """Changes are small, and all are kept. Drafts of those who died are not."""
+        with os.scandir(self._directory) as found:
+            drafts = [entry for entry in found if entry.name.endswith(_DRAFT)]
+        for entry in drafts:
+            with suppress(FileNotFoundError):
+                if entry.stat().st_mtime_ns // 1_000_000 < before_ms:
+                    os.unlink(entry.path)
 
     def _make(self) -> None:
         make_directories(self._directory)
@@ -152,7 +159,7 @@ class ParquetLake:
         sync(self._directory)
 
     def _draft(self, data: bytes) -> str:
-        path = os.path.join(self._directory, f".{uuid.uuid4().hex}.draft")
+        path = os.path.join(self._directory, f".{uuid.uuid4().hex}{_DRAFT}")
         with open(path, "xb") as file:
             file.write(data)
             file.flush()

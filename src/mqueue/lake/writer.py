@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -175,8 +176,10 @@ class _File:
         return DataFile(self.path, size, self._rows, namespace, topic, day, partition, self.first, self.last, *times)
 
     def abandon(self) -> None:
-        self._parquet.close()
-        self._sink.close()
+        """What could not be written need not be finished: the first failure is the one to tell."""
+        for end in (self._parquet, self._sink):
+            with suppress(OSError, pa.ArrowException):
+                end.close()
 
 
 def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
