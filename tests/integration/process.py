@@ -33,6 +33,15 @@ class Process:
             raise AssertionError(f"it did not start: {(place / 'stderr').read_text()}")
         self.url = "http://" + self.line.split("=")[1].strip()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def outlive(self) -> None:
+        """Wait until it ends, however long that takes."""
+        self._process.wait()
+        self.wait()
+
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
