@@ -112,6 +112,7 @@ def test_a_cache_that_cannot_be_written_is_not_needed(tmp_path: Path) -> None:
     assert os.access(home / "bin/java", os.X_OK)
 
 
+@pytest.mark.timeout(600)
 def test_spark_runs_without_any_java_but_that_of_the_package(tmp_path: Path) -> None:
     tools = tmp_path / "bin"  # all of PATH: what the scripts of Spark call, and no java
     tools.mkdir()
@@ -133,7 +134,7 @@ def test_spark_runs_without_any_java_but_that_of_the_package(tmp_path: Path) -> 
         env=environ,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=550,
         check=False,
     )
     assert "rows 5" in done.stdout, done.stderr

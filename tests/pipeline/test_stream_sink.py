@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 import mqueue
+from mqueue.pipeline.stream_writer import MqueueStreamWriter
 
 
 class Run:
@@ -28,11 +30,11 @@ class Run:
         draft.write_text(lines, encoding="utf-8")
         draft.rename(self.files / f"{start:08}.json")
 
-    def go(self, value: str = "cast(n as string)", **options: str) -> None:
+    def go(self, value: str = "cast(n as string)") -> None:
         """Until all files are read."""
         frame = self.spark.readStream.schema("n long").option("maxFilesPerTrigger", 1).json(str(self.files))
         frame = frame.repartition(2).selectExpr(f"{value} as value")
-        write = frame.writeStream.format("mqueue").options(**{"servers": self.url, "topic": "t", **options})
+        write = frame.writeStream.format("mqueue").options(servers=self.url, topic="t")
         write = write.option("checkpointLocation", str(self.checkpoint)).outputMode("append").queryName("numbers")
         query = write.trigger(availableNow=True).start()
         try:
@@ -92,21 +94,17 @@ def test_a_batch_that_fails_leaves_nothing_and_is_whole_after_a_restart(run, cli
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
-    [({"txnId": "x"}, "option txnId is for batches"), ({"topic": "no such/name"}, "does not match")],
+    ("options", "type", "overwrite", "why"),
+    [
+        ({"topic": "t", "txnId": "x"}, "string", False, "option txnId is for batches"),
+        ({"topic": "no such/name"}, "string", False, "does not match"),
+        ({"topci": "t"}, "string", False, "did you mean topic"),
+        ({"topic": "t"}, "integer", False, "column value is of type int; it takes binary or string"),
+        ({"topic": "t"}, "string", True, "a topic is not overwritten"),
+        ({}, "string", False, "give the option topic"),
+    ],
 )
-def test_what_is_no_stream_is_told_in_one_sentence(run, client, options, why) -> None:
-    run.add(0, 5)
-    with pytest.raises(Exception, match=why):
-        run.go(**options)
-    assert client.topics() == []
-
-
-def test_a_stream_that_would_overwrite_is_refused(run, client, spark) -> None:
-    run.add(0, 5)
-    frame = spark.readStream.schema("n long").json(str(run.files)).groupBy("n").count()
-    write = frame.selectExpr("cast(n as string) as value").writeStream.format("mqueue")
-    write = write.options(servers=run.url, topic="t", checkpointLocation=str(run.checkpoint))
-    with pytest.raises(Exception, match="a topic is not overwritten"):
-        write.outputMode("complete").trigger(availableNow=True).start().awaitTermination()
-    assert client.topics() == []
+def test_what_is_no_stream_is_told_before_it_begins(options, type, overwrite, why) -> None:
+    given = {"servers": "http://127.0.0.1:9", "checkpointLocation": "/x", "queryName": "q", **options}
+    with pytest.raises(mqueue.Refused, match=why):
+        MqueueStreamWriter(given, StructType().add("value", type), overwrite)
