@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import msgspec
 import pyarrow as pa
 from msgspec import Meta, Struct
 
@@ -28,7 +29,7 @@ from mqueue.pipeline.ledger import HASHED, NAME, Sum, sum_of
 from mqueue.pipeline.offsets import Range, split
 from mqueue.pipeline.progress import Progress
 from mqueue.pipeline.report import Report, Value, rate
-from mqueue.pipeline.runs import chunks, digest, prefix_of
+from mqueue.pipeline.runs import chunks, prefix_of
 from mqueue.pipeline.sink import Place as Transaction
 from mqueue.pipeline.sink import Sink, Staged, family_of, find, publish, stage
 from mqueue.pipeline.snapshots import Snapshot, TopicKept, load
@@ -198,8 +199,13 @@ def _target(topic: str, settings: RestoreSettings) -> str:
 
 def _prefix(topic: str, snapshot: Snapshot, settings: RestoreSettings) -> str:
     """Of the transactions of one topic: the same for the same snapshot, target and chunks."""
-    told = {"snapshot": digest(snapshot), "topic": topic, "target": _target(topic, settings)}
-    return prefix_of("restore", snapshot.name[:80], {**told, "chunk": settings.chunk_rows})
+    told = {
+        "snapshot": msgspec.to_builtins(snapshot, str_keys=True),
+        "topic": topic,
+        "target": _target(topic, settings),
+        "chunk_rows": settings.chunk_rows,
+    }
+    return prefix_of("restore", snapshot.name[:80], told)
 
 
 def _chunks(topic: str, kept: TopicKept, settings: RestoreSettings) -> dict[int, list[Range]]:
