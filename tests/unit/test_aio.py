@@ -13,6 +13,7 @@ import pytest
 
 import mqueue
 from mqueue import AsyncBroker, AsyncMessage
+from mqueue.broker import occurrences
 from mqueue.model.clock import Clock, SystemClock
 from mqueue.testing import ManualClock
 
@@ -482,3 +483,26 @@ def test_one_broker_serves_several_loops_one_after_the_other() -> None:
     asyncio.run(q.close())
     with pytest.raises(mqueue.Closed):
         asyncio.run(q.topics())
+
+
+def test_others_get_a_turn_between_the_pages_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(occurrences, "PAGE_BYTES_MAX", 1000)
+
+    async def main(q: AsyncBroker, clock: ManualClock) -> None:
+        await q.publish_many("orders", [b"x"] * 20)
+        await q.ack(await q.receive("orders", limit=5))
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        counting = asyncio.create_task(count())
+        batches = [batch async for batch in q.events("orders", 0, 0, 20)]
+        assert turns >= len(batches) - 1 > 2
+        counting.cancel()
+        assert sum(batch.num_rows for batch in batches) == 30
+
+    run(main)

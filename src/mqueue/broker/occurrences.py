@@ -8,6 +8,7 @@ is Python for each event and each frame, none for each message. What retention h
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -111,8 +112,8 @@ def _page(desk: TopicDesk, partition: int, start: int, stop: int) -> Page:
     cut = _fitting(pieces, start, end)
     if cut < end:
         pieces = [(event, part) for event, whole in pieces if (part := _below(whole, cut)).bits]
-    frames = list(replay.scan_frames(desk, [(partition, start, cut)]))
-    return Page(_batch(partition, start, frames, pieces), cut if cut < stop else None)
+    frames = replay.scan_frames(desk, [(partition, start, cut)])
+    return Page(_batch(partition, _Born.of(frames), pieces), cut if cut < stop else None)
 
 
 def _fitting(pieces: list[_Piece], start: int, stop: int) -> int:
@@ -135,6 +136,17 @@ def _below(part: Told, stop: int) -> Told:
     return part._replace(bits=part.bits & full(max(0, stop - part.first)))
 
 
+def _expanded(parts: list[Told], counts: list[int]) -> Ints:
+    """The offsets of all parts, one after the other. Those without holes, as most are, cost no array of their own."""
+    ends = np.cumsum(np.array(counts, np.int64))
+    shift = np.array([part.first for part in parts], np.int64) - ends + counts
+    found = np.arange(sum(counts), dtype=np.int64) + np.repeat(shift, counts)
+    for part, count, end in zip(parts, counts, ends.tolist(), strict=True):
+        if count < part.bits.bit_length():
+            found[end - count : end] = _offsets(part)
+    return found
+
+
 def _offsets(part: Told) -> Ints:
     """The offsets of a mask."""
     length = part.bits.bit_length()
@@ -144,18 +156,41 @@ def _offsets(part: Told) -> Ints:
     return np.flatnonzero(np.unpackbits(data, bitorder="little")) + part.first
 
 
-def _batch(partition: int, start: int, frames: list[tuple[Frame, int, int]], pieces: list[_Piece]) -> pa.RecordBatch:
-    """The rows of a page. They are made chunk by chunk: what was published, what was scheduled, then the pieces."""
-    born, ids, at, late = _born(frames)
-    chunks = [born, born[late], *(_offsets(part) for _, part in pieces)]
-    lengths = [len(chunk) for chunk in chunks]
-    offsets = np.concatenate(chunks)
-    chunk = np.repeat(np.arange(len(chunks)), lengths)
-    times = np.repeat(np.array([0, 0, *(event.at for event, _ in pieces)], np.int64), lengths)
-    times[: lengths[0] + lengths[1]] = np.concatenate((at, at[late]))
+class _Born(NamedTuple):
+    """Of each message that is there: its offset, its id, when it was published, and whether it was not due then."""
 
-    place = np.searchsorted(born, offsets)
-    there = born[np.minimum(place, len(born) - 1)] == offsets if len(born) else np.zeros(len(offsets), bool)
+    offsets: Ints
+    ids: Ints
+    at: Ints
+    late: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, frames: Iterator[tuple[Frame, int, int]]) -> _Born:
+        """No frame is held on to: of a page of large messages there may not be room for two."""
+        columns = [cls(*(np.empty(0, kind) for kind in (np.int64, np.int64, np.int64, bool)))]
+        columns += [cls.rows_of(frame, first, stop) for frame, first, stop in frames]
+        return cls(*(np.concatenate(parts) for parts in zip(*columns, strict=True)))
+
+    @classmethod
+    def rows_of(cls, frame: Frame, first: int, stop: int) -> _Born:
+        due = frame.deliver_at if isinstance(frame.deliver_at, int) else np.asarray(frame.deliver_at)[first:stop]
+        at = frame.column_at()[first:stop]
+        offsets = np.arange(frame.base + first, frame.base + stop, dtype=np.int64)
+        return cls(offsets, frame.column_ids()[first:stop], at, due > at)
+
+
+def _batch(partition: int, born: _Born, pieces: list[_Piece]) -> pa.RecordBatch:
+    """The rows of a page. They are made chunk by chunk: what was published, what was scheduled, then the pieces."""
+    known, late = born.offsets, born.late
+    counts = [part.bits.bit_count() for _, part in pieces]
+    lengths = [len(known), int(late.sum()), *counts]
+    offsets = np.concatenate((known, known[late], _expanded([part for _, part in pieces], counts)))
+    chunk = np.repeat(np.arange(len(lengths)), lengths)
+    times = np.repeat(np.array([0, 0, *(event.at for event, _ in pieces)], np.int64), lengths)
+    times[: lengths[0] + lengths[1]] = np.concatenate((born.at, born.at[late]))
+
+    place = np.searchsorted(known, offsets)
+    there = known[np.minimum(place, len(known) - 1)] == offsets if len(known) else np.zeros(len(offsets), bool)
     order = np.argsort(offsets, kind="stable")
     order = order[there[order]]
 
@@ -166,7 +201,7 @@ def _batch(partition: int, start: int, frames: list[tuple[Frame, int, int]], pie
     columns = [
         pa.repeat(pa.scalar(partition, pa.int32()), len(order)),
         pa.array(offsets[order]),
-        pa.array(ids[place[order]]),
+        pa.array(born.ids[place[order]]),
         notes.kinds.take(pa.array(chunk)),
         pa.array(times[order] * 1000).view(SCHEMA.field("time").type),
         notes.groups.take(pa.array(chunk)),
@@ -175,23 +210,6 @@ def _batch(partition: int, start: int, frames: list[tuple[Frame, int, int]], pie
         notes.errors.take(pa.array(chunk)),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-
-
-def _born(frames: list[tuple[Frame, int, int]]) -> tuple[Ints, Ints, Ints, NDArray[np.bool_]]:
-    """Of each message that is there: its offset, its id, when it was published, and whether it was not due then."""
-    offsets, ids, times, due = ([np.empty(0, np.int64)] for _ in range(4))
-    for frame, first, stop in frames:
-        offsets.append(np.arange(frame.base + first, frame.base + stop, dtype=np.int64))
-        ids.append(frame.column_ids()[first:stop])
-        times.append(frame.column_at()[first:stop])
-        column = frame.deliver_at
-        due.append(
-            np.full(stop - first, column, np.int64)
-            if isinstance(column, int)
-            else np.asarray(column, np.int64)[first:stop]
-        )
-    at = np.concatenate(times)
-    return np.concatenate(offsets), np.concatenate(ids), at, np.concatenate(due) > at
 
 
 class _Notes:
