@@ -26,7 +26,7 @@ GUIDE = ROOT / "docs/guide.md"
 RUN = [ROOT / "README.md", GUIDE, ROOT / "docs/client.md", ROOT / "docs/workers.md"]
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if not path.name.startswith("spark_"))
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PRINTED = "# → "
