@@ -13,7 +13,7 @@ from mqueue.lake.opening import open_lake
 from mqueue.lake.schema import LAKE
 from mqueue.model.errors import BadTime, Error, NotFound, Refused
 from mqueue.model.times import instant, rfc3339
-from mqueue.pipeline.jobs.replay import FROM, ReplaySettings, run, window_of
+from mqueue.pipeline.jobs.replay import CHUNK, FROM, ReplaySettings, chunk_of, run, window_of
 from mqueue.pipeline.progress import Progress, Silent, progress_of
 from mqueue.testing.server import RunningServer
 
@@ -44,6 +44,10 @@ def test_a_window_that_makes_no_sense_is_refused(given: dict[str, Any], kind: ty
 def test_a_window_ends_now_if_nobody_says_otherwise() -> None:
     window = window_of(ReplaySettings(topic="t", from_time="2026-01-01"), NOW)
     assert (window.from_ms, window.to_ms) == (instant("2026-01-01"), NOW)
+
+
+def test_chunks_are_small_where_the_pace_is_slow() -> None:
+    assert [chunk_of(rate) for rate in (None, 1e6, 100.0, 0.1)] == [CHUNK, CHUNK, 500, 1]
 
 
 # With Spark
@@ -123,6 +127,9 @@ def test_a_condition_chooses_and_plain_leaves_no_trace(
     assert told(list(client.scan("orders"))) == told([*originals, *chosen])
     with pytest.raises(NotFound, match="nowhere"):
         ran(spark, server, topic="nowhere")
+    with pytest.raises(Exception, match="no_such_column"):
+        ran(spark, server, topic="orders", where="no_such_column = 1")
+    assert client.cursors("orders") == []
 
 
 def test_a_lake_is_replayed_as_the_log_is(

@@ -28,6 +28,7 @@ from mqueue.pipeline.progress import Progress
 from mqueue.pipeline.register import register
 from mqueue.pipeline.report import Report, Value, rate
 from mqueue.pipeline.runs import prefix_of, run_name
+from mqueue.pipeline.schema import MESSAGES, spark_schema
 from mqueue.pipeline.sink import family_of, find
 from mqueue.pipeline.windows import LakeWindow, LogWindow, Origin, Window
 
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FROM = "x-mqueue-replayed-from"
-CHUNK = 20_000
+CHUNK = 100_000
+"""So many offsets of each partition are published at once. Where that would take longer than this, it is less."""
+CHUNK_SECONDS = 5
 AHEAD_MS_MAX = 60_000
 """So far may the clocks of a driver and a server differ."""
 
@@ -47,7 +50,9 @@ class ReplaySettings(Settings, frozen=True, kw_only=True):
     to_time: Annotated[str, Meta(description="Published before this time; now if it is not said.")] = ""
     where: Annotated[str, Meta(description="A condition of SQL over the columns of messages.")] = ""
     rate: Annotated[float | None, Meta(description="At most so many messages a second.")] = None
-    chunk: Annotated[int, Meta(ge=1, le=1_000_000, description="So many offsets of each partition at once.")] = CHUNK
+    chunk: Annotated[
+        int | None, Meta(ge=1, le=1_000_000, description="So many offsets of each partition at once: 100000, or less.")
+    ] = None
     run: Annotated[str, Meta(description="A name to go on with; needs --to-time.")] = ""
     plain: Annotated[bool, Meta(description=f"Without the header {FROM}.")] = False
     lake: Annotated[str, Meta(description="Read this lake instead of the log.")] = ""
@@ -79,6 +84,7 @@ def run(spark: SparkSession, settings: ReplaySettings, progress: Progress) -> Re
     told = _told(settings, window, version)
     progress.say(_to_go_on(run, window, version))
     register(spark)
+    transform(spark.createDataFrame([], spark_schema(MESSAGES, include_headers=True)), settings)  # is it SQL at all?
     origin.hold(f"replay.{run}")
     published, before = _chunks(spark, settings, origin, work, prefix_of("replay", run, told), progress)
     origin.let_go(f"replay.{run}")
@@ -108,7 +114,12 @@ def window_of(settings: ReplaySettings, now: int) -> Window:
         raise Refused("--run needs --to-time: a run that is gone on with has to end where it ended", code="bad_option")
     if settings.at is not None and not settings.lake:
         raise Refused("--at is a version of a lake: give --lake as well", code="bad_option")
-    return Window(settings.topic, start, stop, settings.chunk)
+    return Window(settings.topic, start, stop, settings.chunk or chunk_of(settings.rate))
+
+
+def chunk_of(rate: float | None) -> int:
+    """Small enough that a rate is kept within seconds, not only on the whole."""
+    return CHUNK if rate is None else max(1, min(CHUNK, int(rate * CHUNK_SECONDS)))
 
 
 def _origin(settings: ReplaySettings, window: Window) -> tuple[Origin, int | None]:
@@ -173,7 +184,8 @@ def _told(settings: ReplaySettings, window: Window, version: int | None) -> dict
 
 def _to_go_on(run: str, window: Window, version: int | None) -> str:
     at = "" if version is None else f" --at {version}"
-    return f"to go on with this run: --run {run} --to-time {rfc3339(window.to_ms)}{at}, and all else as it was"
+    words = f"--run {run} --to-time {rfc3339(window.to_ms)} --chunk {window.chunk}{at}"
+    return f"to go on with this run: {words}, and all else as it was"
 
 
 JOB = Job("replay", __doc__, ReplaySettings, run)
