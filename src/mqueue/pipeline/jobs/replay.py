@@ -50,9 +50,10 @@ class ReplaySettings(Settings, frozen=True, kw_only=True):
     to_time: Annotated[str, Meta(description="Published before this time; now if it is not said.")] = ""
     where: Annotated[str, Meta(description="A condition of SQL over the columns of messages.")] = ""
     rate: Annotated[float | None, Meta(description="At most so many messages a second.")] = None
-    chunk: Annotated[
-        int | None, Meta(ge=1, le=1_000_000, description="So many offsets of each partition at once: 100000, or less.")
-    ] = None
+    chunk: (
+        Annotated[int, Meta(ge=1, le=1_000_000, description="So many offsets of each partition: 100000, or less.")]
+        | None
+    ) = None
     run: Annotated[str, Meta(description="A name to go on with; needs --to-time.")] = ""
     plain: Annotated[bool, Meta(description=f"Without the header {FROM}.")] = False
     lake: Annotated[str, Meta(description="Read this lake instead of the log.")] = ""
