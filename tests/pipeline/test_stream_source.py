@@ -169,6 +169,25 @@ def test_what_retention_dropped_before_it_was_read_is_an_error_or_left_out(place
     lenient.stop()
 
 
+def test_what_was_dropped_before_a_stream_began_is_no_loss(place: Place) -> None:
+    place.client.configure("t", retention={"hours": 1})
+    place.client.publish("t", b"0", delay="48h")
+    place.publish("t", 1, 5000)
+    place.clock.advance("2h")
+    place.publish("t", 5000, 5010)
+    place.drop_old("t")
+    (there,) = place.client.offsets("t")
+    assert there.first == 0
+    assert there.floor > 100, "one message is kept below the floor"
+    reader = place.reader(subscribe="t", startingOffsets="earliest")
+    start = reader.initialOffset()
+    assert start == {"t": {"0": 0}}
+    middle = reader.latestOffset(start, ReadMaxRows(50))
+    assert values(reader, start, middle) == [b"0"]
+    assert values(reader, middle, reader.latestOffset(middle, ReadMaxRows(50))) == []
+    reader.stop()
+
+
 def test_a_subscription_holds_retention_back_and_answers_the_same(place: Place) -> None:
     place.client.configure("t", retention={"hours": 1})
     place.publish("t", 0, 10)

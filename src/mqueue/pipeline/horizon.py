@@ -65,6 +65,10 @@ def _dlq(client: Client, topic: str) -> str:
     return topic if is_dlq(topic) and not queue else dlq_name(topic)
 
 
+def floors(reach: Reach) -> Places:
+    return {topic: {n: each.floor for n, each in partitions.items()} for topic, partitions in reach.items()}
+
+
 def ends(reach: Reach) -> Places:
     return {topic: {n: each.next for n, each in partitions.items()} for topic, partitions in reach.items()}
 
@@ -172,7 +176,7 @@ def whole(ranges: list[Range], reach: Reach, client: Client, options: Options, e
         if each.stop > place.next:
             tell_loss(f"{_span(each)} are not there: it ends at {place.next}", options)
             each = Range(each.topic, each.partition, min(each.start, place.next), place.next)
-        if each.start < place.first or (_dropped(each, place, exempt) and not compacted(client, each.topic)):
+        if _dropped(each, place, exempt) and not compacted(client, each.topic):
             tell_loss(f"{_span(each)} are not all there: retention has dropped what lies before {place.floor}", options)
             each = Range(each.topic, each.partition, min(max(each.start, place.first), each.stop), each.stop)
         kept.append(each)
@@ -180,6 +184,8 @@ def whole(ranges: list[Range], reach: Reach, client: Client, options: Options, e
 
 
 def _dropped(asked: Range, place: PartitionOffsets, exempt: Places) -> bool:
+    if asked.start < place.first:
+        return True
     return asked.start < place.floor and exempt.get(asked.topic, {}).get(asked.partition) != asked.start
 
 

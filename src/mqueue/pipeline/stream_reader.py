@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from mqueue.pipeline.horizon import Reach, ends, reach, resolved, tell_loss, whole
+from mqueue.pipeline.horizon import Reach, ends, floors, reach, resolved, tell_loss, whole
 from mqueue.pipeline.offsets import Places, admitted, dumped, loaded, ranges_between, rows_between, split
 from mqueue.pipeline.plain import plainly
 from mqueue.pipeline.reading import Reading, read, stretches
@@ -35,6 +35,7 @@ class MqueueStreamReader(Carried, DataSourceStreamReader, SupportsTriggerAvailab
         self._now = now
         self._client: Client | None = None
         self._initial: Places | None = None
+        self._floors: Places = {}
         self._target: Places | None = None
         self._seen: Reach = {}
         self._seen_at = -LOOK_SECONDS
@@ -57,6 +58,7 @@ class MqueueStreamReader(Carried, DataSourceStreamReader, SupportsTriggerAvailab
                 return resolved(client, options, there, start=True)
 
             self._initial = start() if self._subscription is None else self._subscription.begin(client, there, start)
+            self._floors = floors(there)
         return dumped(self._initial)
 
     @plainly
@@ -108,8 +110,19 @@ class MqueueStreamReader(Carried, DataSourceStreamReader, SupportsTriggerAvailab
             for number, offset in partitions.items():
                 if stop.get(topic, {}).get(number, -1) < offset:
                     tell_loss(f"{topic}/{number} was read up to {offset}, and is gone or begins anew", options)
-        ranges = whole(ranges_between(begin, stop), there, self._open(), options, self._initial or {})
+        ranges = whole(ranges_between(begin, stop), there, self._open(), options, self._exempt(begin, there))
         return stretches(split(ranges, os.cpu_count() or 1, options.partitions_min, options.records_max), there)
+
+    def _exempt(self, begin: Places, there: Reach) -> Places:
+        """Where what is missing was missing before this query began: retention has dropped nothing since."""
+        return {
+            topic: {
+                n: begin[topic][n]
+                for n, floor in partitions.items()
+                if n in begin.get(topic, {}) and floor <= self._floors.get(topic, {}).get(n, 0)
+            }
+            for topic, partitions in floors(there).items()
+        }
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read(self._reading, partition)
