@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import pytest
 
 import mqueue
 from mqueue.model.errors import Refused
-from mqueue.pipeline.blocks import BLOCK, FAULT, Tally, by_block
+from mqueue.pipeline.blocks import BLOCK, FAULT, Blocks, Tally, by_block
 from mqueue.pipeline.jobs.backfill import JOB, BackfillSettings
 from mqueue.pipeline.jobs.backfill import run as backfill
 from mqueue.pipeline.progress import progress_of
@@ -116,6 +117,30 @@ def test_a_parquet_table_is_published_once_whatever_is_run_again(
     assert rows[b"n7"].priority == 1
     assert rows[b"n7"].headers["level"] in ("1", b"1")
     assert {row.json()["id"] for row in rows.values()} == {*range(2 * ROWS), -1}
+
+
+class FailsOnce(Blocks):
+    """Each task dies once, after it has published its block and before Spark has heard of it."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        for done in super().__call__(batches):
+            task = TaskContext.get()
+            assert task is not None
+            if not task.attemptNumber():
+                raise RuntimeError("the task dies")
+            yield done
+
+
+def test_a_task_that_dies_after_it_has_published_publishes_nothing_twice(
+    spark: SparkSession, server: RunningServer, client: mqueue.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("mqueue.pipeline.jobs.backfill.Blocks", FailsOnce)
+    pq.write_table(pa.table({"id": range(ROWS)}), tmp_path / "t.parquet")
+    report = ran(spark, server, topic="once", path=str(tmp_path))
+    assert report.numbers["blocks published before"] == 1
+    assert sorted(m.json()["id"] for m in client.scan("once")) == list(range(ROWS))
 
 
 def test_bad_rows_of_csv_go_where_the_user_wishes(

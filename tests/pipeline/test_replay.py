@@ -13,7 +13,7 @@ from mqueue.lake.opening import open_lake
 from mqueue.lake.schema import LAKE
 from mqueue.model.errors import BadTime, Error, NotFound, Refused
 from mqueue.model.times import instant, rfc3339
-from mqueue.pipeline.jobs.replay import CHUNK, FROM, ReplaySettings, chunk_of, run, window_of
+from mqueue.pipeline.jobs.replay import CHUNK, FROM, JOB, ReplaySettings, chunk_of, run, window_of
 from mqueue.pipeline.progress import Progress, Silent, progress_of
 from mqueue.testing.server import RunningServer
 
@@ -44,6 +44,14 @@ def test_a_window_that_makes_no_sense_is_refused(given: dict[str, Any], kind: ty
 def test_a_window_ends_now_if_nobody_says_otherwise() -> None:
     window = window_of(ReplaySettings(topic="t", from_time="2026-01-01"), NOW)
     assert (window.from_ms, window.to_ms) == (instant("2026-01-01"), NOW)
+
+
+def test_words_become_settings() -> None:
+    found = JOB.parse(["--topic", "t", "--rate", "2.5", "--chunk", "7", "--plain", "--at", "3"])
+    assert (found.rate, found.chunk, found.plain, found.at) == (2.5, 7, True, 3)
+    assert JOB.parse(["--topic", "t"]).chunk is None
+    with pytest.raises(SystemExit):
+        JOB.parse(["--topic", "t", "--chunk", "0"])
 
 
 def test_chunks_are_small_where_the_pace_is_slow() -> None:
