@@ -13,6 +13,7 @@ import mqueue
 from mqueue.config import Config, Metrics
 from mqueue.lake import Lake, open_lake
 from mqueue.lake.writer import Writer
+from mqueue.pipeline.archiving import Round
 from mqueue.pipeline.book import book_of
 from mqueue.pipeline.jobs import archive
 from mqueue.pipeline.progress import progress_of
@@ -166,6 +167,30 @@ def test_a_continuous_archive_takes_up_what_comes_and_ends_when_told(
         stop.set()
         thread.join(120)
     assert told[0].numbers["messages"] == 70
+
+
+class Away:
+    """An archive whose server is away at first."""
+
+    def __init__(self, stop: threading.Event, errors: list[mqueue.Error]) -> None:
+        self._stop = stop
+        self._errors = errors
+
+    def round(self, client: Any) -> Round:
+        if self._errors:
+            raise self._errors.pop(0)
+        self._stop.set()
+        return Round(rows=3)
+
+
+def test_a_continuous_archive_waits_for_a_server_that_is_away() -> None:
+    tally, stop = archive.Tally(), threading.Event()
+    away: Any = Away(stop, [mqueue.Unavailable("nobody is there"), mqueue.Unavailable("nobody is there")])
+    archive.go_on(away, None, progress_of("none"), tally, stop, 0.01)  # type: ignore[arg-type]
+    assert tally.rows == 3
+    refused: Any = Away(stop, [mqueue.Forbidden("not you")])
+    with pytest.raises(mqueue.Forbidden):
+        archive.go_on(refused, None, progress_of("none"), tally, threading.Event(), 0.01)  # type: ignore[arg-type]
 
 
 def _until(condition: Any) -> None:

@@ -121,7 +121,7 @@ def test_a_round_goes_from_where_the_lake_ends_to_where_the_log_ends() -> None:
     until = {"a": {0: 30, 1: 8}, "b": {0: 0}}
     plan = plan_round(book, there, until, 1000)
     assert plan.start == {"a": {0: 10, 1: 4}, "b": {0: 0}}
-    assert plan.stop == until
+    assert plan.stop == plan.end == until
     assert plan.exempt == {"a": {1: 4}, "b": {0: 0}}
     assert plan.remade == ()
     less = plan_round(book, there, until, 6)

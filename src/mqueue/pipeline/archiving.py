@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 COLUMNS = tuple(name for name in LAKE.names if name != "date")
 """What is read of a message. The day follows from the time."""
+_TASKS = 8
+"""A round has at most so many tasks for each that runs at once: of many small topics each has several."""
 OVERTAKEN_MAX = 20
 """So often in a row another archive may be faster before this one gives up."""
 
@@ -77,10 +79,14 @@ def file_ranges(ranges: DataFrame, filing: Filing) -> DataFrame:
 
 
 class Plan(Struct, frozen=True):
-    """What a round is to copy. `remade`: topics that the lake has further than the log: they were made anew."""
+    """What a round is to copy, from `start` to `stop`, on the way to `end`.
+
+    `exempt`: where partitions begin that are new to the lake. `remade`: topics that the lake has further than the log.
+    """
 
     start: Places
     stop: Places
+    end: Places
     exempt: Places
     remade: tuple[str, ...]
 
@@ -97,11 +103,11 @@ def plan_round(book: Book, there: Reach, until: Places, rows_max: int) -> Plan:
             continue
         exempt[topic] = {n: place.first for n, place in partitions.items() if n not in stops}
         start[topic] = stops | exempt[topic]
-    stop = {
+    end = {
         topic: {n: max(offset, until.get(topic, {}).get(n, 0)) for n, offset in places.items()}
         for topic, places in start.items()
     }
-    return Plan(start, admitted(start, stop, rows_max), exempt, tuple(remade))
+    return Plan(start, admitted(start, end, rows_max), end, exempt, tuple(remade))
 
 
 class Round(Struct, frozen=True):
@@ -133,12 +139,18 @@ class Archive:
         self._options = options
         self._rows_max = rows_max
         self._cursor = Subscription(cursor, time.monotonic)
+        self._pinned: dict[str, int] = {}
         self._held: Places = {}
 
     def look(self, client: Client) -> Reach:
         """What there is, held back from retention first: what is told of is still there when it is read."""
-        self._cursor.renew(client, reach(client, self._options))
-        return reach(client, self._options)
+        there = reach(client, self._options)
+        self._cursor.renew(client, there)
+        pinned = {topic: len(partitions) for topic, partitions in there.items()}
+        if pinned == self._pinned:
+            return there
+        self._pinned = pinned
+        return reach(client, self._options)  # retention may have come before the cursor of what is new
 
     def round(self, client: Client, until: Places | None = None) -> Round:
         """Copy what lies before `until`, or all there is, as far as one round goes."""
@@ -160,7 +172,7 @@ class Archive:
                     rows=sum(one.sum.rows for one in filed),
                     files=len(files),
                     bytes=sum(file.size for file in files),
-                    left=rows_between(plan.stop, ends(there) if until is None else until),
+                    left=rows_between(plan.stop, plan.end),
                     overtaken=overtaken,
                     remade=plan.remade,
                 )
@@ -180,11 +192,12 @@ class Archive:
     def _file(self, ranges: list[Range], there: Reach) -> list[Filed]:
         floors = {topic: {n: place.floor for n, place in known.items()} for topic, known in there.items()}
         reading = Reading(self._connection, self._options, COLUMNS)
-        pieces = split(ranges, cores(self._spark), None, None)
+        at_once = cores(self._spark)
+        pieces = split(ranges, at_once, None, None)
         if not pieces:
             return []
         filing = Filing(reading, self._lake.writer(), floors)
-        return answers(file_ranges(errands(self._spark, pieces), filing), Filed)
+        return answers(file_ranges(errands(self._spark, pieces, _TASKS * at_once), filing), Filed)
 
 
 def _gains(ranges: list[Range], filed: list[Filed]) -> list[Gain]:

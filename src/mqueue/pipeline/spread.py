@@ -1,6 +1,6 @@
 """Work that is spread over the executors: an item for each task, answers as rows.
 
-    errands(spark, items)          a DataFrame of items, each in a partition of its own
+    errands(spark, items)          a DataFrame of items, each in a partition of its own, or several
     done(errands, Item, work)      a DataFrame of answers: what `work` gave for each item
     answers(frame, Answer)         the answers, on the driver
 
@@ -27,11 +27,12 @@ A = TypeVar("A", bound=Struct)
 ITEM, ANSWER = "item", "answer"
 
 
-def errands(spark: SparkSession, items: Sequence[Struct]) -> DataFrame:
+def errands(spark: SparkSession, items: Sequence[Struct], tasks_max: int = 10_000) -> DataFrame:
+    """At most so many tasks; where there are more items, neighbours share one."""
     from pyspark.sql import functions as sql
 
     texts = [json.encode(item).decode() for item in items]
-    numbers = spark.range(0, len(texts), 1, max(1, len(texts)))
+    numbers = spark.range(0, len(texts), 1, max(1, min(len(texts), tasks_max)))
     return numbers.select(sql.get(sql.lit(texts), sql.col("id").cast("int")).alias(ITEM))
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta
 
 from mqueue.lake import open_lake
-from mqueue.model.errors import Refused
+from mqueue.model.errors import Error, Refused
 from mqueue.model.names import check_name
 from mqueue.model.times import duration_ms
 from mqueue.pipeline.archiving import Archive, Filing, Round, file_ranges
-from mqueue.pipeline.horizon import ends
+from mqueue.pipeline.horizon import ends, reach
 from mqueue.pipeline.job import Job, Settings
 from mqueue.pipeline.options import Options, options_of
 from mqueue.pipeline.progress import Progress
@@ -54,13 +54,13 @@ def run(
     connection = settings.connection()
     tally = Tally()
     with connection.open() as client:
-        client.topics()  # a server that is not there, or does not let us in, is told of before anything is made
+        reach(client, options)  # a server or a topic that is not there is told of before anything is made
         lake = open_lake(settings.lake, settings.lake_format, create=True)
         cursor = check_name(settings.cursor, "cursor")
         archive = Archive(spark, lake, connection, options, cursor, settings.batch_rows)
         progress.step("archive")
         if settings.continuous:
-            _go_on(archive, client, progress, tally, stop or threading.Event(), every_seconds)
+            go_on(archive, client, progress, tally, stop or threading.Event(), every_seconds)
         else:
             catch_up(archive, client, progress, tally)
         return tally.report("archive", lake.version())
@@ -73,13 +73,21 @@ def catch_up(archive: Archive, client: Client, progress: Progress, tally: Tally)
         pass
 
 
-def _go_on(
+def go_on(
     archive: Archive, client: Client, progress: Progress, tally: Tally, stop: threading.Event, every_seconds: float
 ) -> None:
-    """The same for ever. Who is interrupted has copied what it has copied: that is the way this ends."""
+    """The same for ever, whoever is away for a while. One who is interrupted has copied what it has copied: that is the
+    way this ends."""
     with suppress(KeyboardInterrupt):
         while not stop.is_set():
-            if not tally.add(archive.round(client), progress):
+            try:
+                more = tally.add(archive.round(client), progress)
+            except Error as error:
+                if not error.retryable:
+                    raise
+                progress.say(f"{error.message}; trying again")
+                more = False
+            if not more:
                 stop.wait(every_seconds)
 
 

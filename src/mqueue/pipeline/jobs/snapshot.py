@@ -15,6 +15,7 @@ from mqueue.model.errors import Conflict, NotFound
 from mqueue.model.names import check_name
 from mqueue.model.times import rfc3339
 from mqueue.pipeline.archiving import Archive
+from mqueue.pipeline.horizon import reach
 from mqueue.pipeline.job import Job, Settings
 from mqueue.pipeline.jobs.archive import Tally, catch_up, topics_of
 from mqueue.pipeline.jobs.audit import consistent
@@ -50,7 +51,7 @@ def run(spark: SparkSession, settings: SnapshotSettings, progress: Progress) -> 
         raise Conflict(f"snapshot {name!r} is there already in the lake {place}: a snapshot never changes")
     tally = Tally()
     with connection.open() as client:
-        client.topics()
+        reach(client, options)
         lake = open_lake(settings.lake, settings.lake_format, create=True)
         archive = Archive(spark, lake, connection, options, settings.cursor, settings.batch_rows)
         progress.step("snapshot")
