@@ -411,6 +411,30 @@ def test_transactions_belong_to_their_namespace(q) -> None:
     assert log(other, "t") == [b"2"]
 
 
+def test_how_it_ended_can_be_forgotten(q) -> None:
+    q.stage(ID, "t", [b"1"])
+    with refused(mqueue.Conflict, "transaction_open"):
+        q.forget(ID)
+    q.commit(ID)
+    for _ in range(2):
+        q.forget(ID)
+        with refused(mqueue.NotFound):
+            q.transaction(ID)
+    assert log(q, "t") == [b"1"]
+    q.stage(ID, "t", [b"2"])
+    q.commit(ID)
+    assert log(q, "t") == [b"1", b"2"]
+
+
+def test_what_is_forgotten_makes_room(make) -> None:
+    q = make(limits=mqueue.Limits(transactions_open_max=2, transactions_max=3))
+    for number in range(10):
+        q.stage(str(number), "t", [b"x"])
+        q.commit(str(number))
+        q.forget(str(number - 2))
+    assert [q.transaction(id).state for id in ("8", "9")] == ["committed", "committed"]
+
+
 def test_there_are_limits(make, clock) -> None:
     limits = mqueue.Limits(
         transactions_open_max=2, transactions_max=4, transaction_parts_max=2, transaction_bytes_max=10_000

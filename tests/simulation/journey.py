@@ -210,6 +210,10 @@ class Journey:
         self.staged.pop(id, None)
         return answer.messages
 
+    def forget(self) -> Any:
+        """One that is still open is not forgotten."""
+        self.world.broker.forget(self.dice.choice(TRANSACTIONS))
+
     def _log_of(self, topics: Sequence[str]) -> dict[str, list[bytes]]:
         known = self.world.broker.topics()
         return {
@@ -252,6 +256,7 @@ _STEPS = {
     "stage": 6,
     "commit": 5,
     "abort": 0.5,
+    "forget": 0.5,
     "pass_time": 12,
     "keep_up": 12,
     "save_points": 2,

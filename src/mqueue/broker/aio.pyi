@@ -234,5 +234,7 @@ class AsyncBroker:
         """Publish what was staged, all or these parts only: once, however often it is called."""
     async def abort(self, transaction: str) -> Transaction:
         """Drop what was staged; Conflict if it is committed."""
+    async def forget(self, transaction: str) -> None:
+        """How a transaction ended need not be remembered any more."""
     async def transaction(self, transaction: str) -> Transaction:
         """How it stands with a transaction."""

@@ -427,6 +427,10 @@ class Broker:
         """Drop what was staged; Conflict if it is committed."""
         return transact.abort(self._engine, self._namespace, transaction)
 
+    def forget(self, transaction: str) -> None:
+        """How a transaction ended need not be remembered any more."""
+        transact.forget(self._engine, self._namespace, transaction)
+
     def transaction(self, transaction: str) -> transact.Transaction:
         """How it stands with a transaction."""
         return transact.look_up(self._engine, self._namespace, transaction)

@@ -128,6 +128,19 @@ def abort(engine: Engine, namespace: str, transaction: str) -> Transaction:
         return _over(found)
 
 
+def forget(engine: Engine, namespace: str, transaction: str) -> None:
+    """It is over, and nobody will ask how it ended. Once more, or for one that never was, is the same."""
+    check_transaction(transaction)
+    with engine.lock:
+        now = engine.tick()
+        engine.confirm()
+        found = transact.find(engine.store, namespace, transaction, now)
+        if isinstance(found, Topic):
+            raise Conflict(f"transaction {transaction!r} is not over; commit or abort it", code="transaction_open")
+        if found is not None:
+            transact.forget(engine.store, found, namespace, now)
+
+
 def look_up(engine: Engine, namespace: str, transaction: str) -> Transaction:
     """How it stands with a transaction."""
     check_transaction(transaction)

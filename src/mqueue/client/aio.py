@@ -384,6 +384,10 @@ class AsyncClient:
         """Drop what was staged; Conflict if it is committed."""
         return await manage.abort(self._window, transaction)
 
+    async def forget(self, transaction: str) -> None:
+        """How a transaction ended need not be remembered any more."""
+        await manage.forget(self._window, transaction)
+
     async def transaction(self, transaction: str) -> Transaction:
         """How a transaction stands, or how it ended."""
         return await manage.look_up(self._window, transaction)

@@ -163,6 +163,11 @@ async def abort(window: Window, transaction: str) -> Transaction:
     return _shown(await window.ask(TransactionOut, "POST", _transaction(transaction, "abort"), repeatable=True))
 
 
+async def forget(window: Window, transaction: str) -> None:
+    """Once more is the same."""
+    await window.send("DELETE", _transaction(transaction), repeatable=True)
+
+
 async def look_up(window: Window, transaction: str) -> Transaction:
     return _shown(await window.ask(TransactionOut, "GET", _transaction(transaction)))
 

@@ -272,5 +272,7 @@ class Client:
         """Publish what was staged, all or these parts only: once, however often it is called."""
     def abort(self, transaction: str) -> Transaction:
         """Drop what was staged; Conflict if it is committed."""
+    def forget(self, transaction: str) -> None:
+        """How a transaction ended need not be remembered any more."""
     def transaction(self, transaction: str) -> Transaction:
         """How a transaction stands, or how it ended."""

@@ -16,7 +16,7 @@ from mqueue.heart.group import Group, Lease
 from mqueue.heart.partition import Partition, Stretch
 from mqueue.heart.recent import Recent
 from mqueue.heart.runs import Failure, Run
-from mqueue.heart.staging import Staging, veiled
+from mqueue.heart.staging import Ledger, Staging, veiled
 from mqueue.heart.timers import Timers
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
@@ -85,6 +85,7 @@ class State:
             ev.Moved: self._moved,
             ev.Concluded: self._concluded,
             ev.Chosen: self._chosen,
+            ev.Forgotten: self._forgotten,
         }
 
     def apply(self, event: ev.Event) -> None:
@@ -236,9 +237,10 @@ class State:
         self._staging(event).choose(event.parts)
 
     def _concluded(self, event: ev.Concluded) -> None:
-        ledger = self.topics[event.topic].ledger
-        assert ledger is not None, "only a ledger is told how transactions end"
-        ledger.add(event)
+        self._ledger(event).add(event)
+
+    def _forgotten(self, event: ev.Forgotten) -> None:
+        self._ledger(event).lines.pop(event.transaction, None)
 
     def _topic_made(self, event: ev.TopicMade) -> None:
         self.enlist(Topic(event.topic, event.namespace, event.name, event.settings, event.at))
@@ -304,6 +306,11 @@ class State:
             self.leases.pop(token).open = 0
             self.timers.drop()
         group.tokens.clear()
+
+    def _ledger(self, event: ev.Event) -> Ledger:
+        ledger = self.topics[event.topic].ledger
+        assert ledger is not None, "only a ledger is told how transactions end"
+        return ledger
 
     def _staging(self, event: ev.Event) -> Staging:
         staging = self.topics[event.topic].staging

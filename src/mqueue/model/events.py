@@ -192,6 +192,12 @@ class Concluded(Event, frozen=True, gc=False, tag=22, array_like=True):
     targets: tuple[str, ...]
 
 
+class Forgotten(Event, frozen=True, gc=False, tag=24, array_like=True):
+    """How a transaction ended need not be known any more. Told to the ledger of its namespace."""
+
+    transaction: str
+
+
 class Chosen(Event, frozen=True, gc=False, tag=23, array_like=True):
     """A commit publishes these parts of a transaction only; the others that were staged are none of it any more.
 

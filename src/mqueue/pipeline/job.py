@@ -15,12 +15,11 @@ Works without our command line, so that `spark-submit` may run a job. Does not k
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -30,8 +29,9 @@ from mqueue.client.address import DEFAULT_URL
 from mqueue.model.errors import Refused
 from mqueue.model.exits import FAILED, INTERRUPTED, OK, code_of, complaint
 from mqueue.pipeline.connection import Connection, connection_of
+from mqueue.pipeline.ending import only_ours, told_to_stop
 from mqueue.pipeline.failure import error_of
-from mqueue.pipeline.progress import Progress, progress_of
+from mqueue.pipeline.progress import progress_of
 from mqueue.pipeline.report import Report
 
 if TYPE_CHECKING:
@@ -80,28 +80,34 @@ _QUIET = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": "false"}
 
 
 class Job(Generic[S]):
-    """A name, what it is in one line, its settings, and what runs it. `spark`: whether it needs a session."""
+    """A name, what it is in one line, its settings, and what runs it.
+
+    `spark`: whether it needs a session. `endless`: whether it goes on until it is told to stop; `run` is then given the
+    event that says so, too.
+    """
 
     def __init__(
         self,
         name: str,
         words: str | None,
         settings: type[S],
-        run: Callable[[SparkSession, S, Progress], Report],
+        run: Callable[..., Report],
         *,
         spark: Callable[[S], bool] = lambda settings: True,
+        endless: Callable[[S], bool] = lambda settings: False,
     ) -> None:
         self.name = name
         self.words = (words or "").strip().splitlines()[0]
         self.settings = settings
         self._run = run
         self._spark = spark
+        self._endless = endless
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run it as a program does; the exit code. What the words get wrong ends in `SystemExit` 2, as everywhere."""
         settings = self.parse(argv)
         try:
-            with told_to_stop():
+            with only_ours():
                 report = self.run(settings)
         except KeyboardInterrupt:
             return INTERRUPTED
@@ -116,11 +122,10 @@ class Job(Generic[S]):
 
     def run(self, settings: S) -> Report:
         """In a session that is there or is made for it; one that was made ends with it."""
-        with progress_of(settings.progress) as progress:
-            if not self._spark(settings):
-                return self._run(None, settings, progress)  # type: ignore[arg-type]
-            with _session(f"mqueue {self.name}", settings.conf) as spark:
-                return self._run(spark, settings, progress)
+        stop = threading.Event() if self._endless(settings) else None
+        session = _session(f"mqueue {self.name}", settings.conf) if self._spark(settings) else nullcontext()
+        with progress_of(settings.progress) as progress, session as spark, told_to_stop(stop):
+            return self._run(spark, settings, progress, *([stop] if stop else []))
 
     def parse(self, argv: Sequence[str] | None = None) -> S:
         parser = parser_of(f"mqueue pipeline {self.name}", self.words, self.settings)
@@ -215,20 +220,3 @@ def _sentence(error: msgspec.ValidationError) -> str:
     what, at, where = str(error).replace("`", "").partition(" - at $.")
     what = what[:1].lower() + what[1:]
     return f"--{where.replace('_', '-')}: {what}" if at else what
-
-
-@contextmanager
-def told_to_stop() -> Iterator[None]:
-    """SIGTERM ends a job as Ctrl-C does: at a place where nothing is half done."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt

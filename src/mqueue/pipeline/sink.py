@@ -143,6 +143,17 @@ def drop(client: Client, transactions: Iterable[str]) -> None:
             client.abort(transaction)
 
 
+def forget(client: Client, family: str) -> None:
+    """Nobody will write this again. A server remembers no end of transactions, and a stream has many."""
+    with suppress(Error):  # it is forgotten by itself, later
+        client.forget(family)
+
+
+def family_before(transaction: str, batch: int) -> str:
+    """The family of another batch of the same query."""
+    return "/".join([*transaction.split("/")[:2], str(batch)])
+
+
 def _name(family: str, number: int) -> str:
     return f"{family}/{number}" if number else family
 

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from mqueue.model.errors import BadSetting
 from mqueue.pipeline.plain import plainly
 from mqueue.pipeline.ship import Carried
-from mqueue.pipeline.sink import drop, family_of, find, publish, stage
+from mqueue.pipeline.sink import drop, family_before, family_of, find, forget, publish, stage
 from mqueue.pipeline.writer import StagedMessage, checked_sink, staged_in, task_name
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Properties of a task: the query keeps its id over restarts, and counts its batches."""
+_REMEMBERED = 2
+"""Spark begins a batch when it has noted that the one before is done: none earlier than that is ever written again."""
 
 
 class MqueueStreamWriter(Carried, DataSourceStreamArrowWriter):
@@ -44,8 +46,11 @@ class MqueueStreamWriter(Carried, DataSourceStreamArrowWriter):
 
     @plainly
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's word
+        staged = staged_in(messages)
         with self.sink.connection.open() as client:
-            publish(client, staged_in(messages))
+            publish(client, staged)
+            if staged and batchId >= _REMEMBERED:
+                forget(client, family_before(staged[0].place.transaction, batchId - _REMEMBERED))
 
     @plainly
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's word

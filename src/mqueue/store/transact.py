@@ -131,6 +131,11 @@ def abort(store: Store, topic: Topic, now: int) -> None:
     _conclude(store, topic, ABORTED, now)
 
 
+def forget(store: Store, line: ev.Concluded, namespace: str, now: int) -> None:
+    """How a transaction ended is not remembered any more: one of that name begins anew."""
+    store.happen(ev.Forgotten(now, store.state.ledgers[namespace].id, line.transaction), now)
+
+
 def commit(store: Store, topic: Topic, parts: Collection[str] | None, now: int) -> bool:
     """Publish what was staged, or as much of it as one step may; whether that was all.
 

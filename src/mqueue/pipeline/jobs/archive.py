@@ -142,7 +142,7 @@ def topics_of(topics: Sequence[str], pattern: str, *, fail_on_data_loss: bool = 
     return options_of({**which, "failondataloss": str(fail_on_data_loss).lower()}, streaming=False)
 
 
-JOB = Job("archive", __doc__, ArchiveSettings, run)
+JOB = Job("archive", __doc__, ArchiveSettings, run, endless=lambda settings: settings.continuous)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

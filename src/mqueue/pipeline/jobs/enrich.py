@@ -150,7 +150,7 @@ def _report(query: StreamingQuery, seconds: float) -> Report:
     return Report("enrich", {"first batch": first, **numbers}, remarks=remarks)
 
 
-JOB = Job("enrich", __doc__, EnrichSettings, run)
+JOB = Job("enrich", __doc__, EnrichSettings, run, endless=lambda settings: settings.continuous)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from mqueue.broker.transact import Transaction
 from mqueue.model.errors import NotFound, Refused
 from mqueue.model.message import Draft
 from mqueue.model.names import check_name
-from mqueue.server.http.answer import Answer, as_json
+from mqueue.server.http.answer import NOTHING, Answer, as_json
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Parameter, Route
 from mqueue.wire.json_in import drafts_of
@@ -43,6 +43,13 @@ async def commit(call: Call) -> Answer:
 async def abort(call: Call) -> Answer:
     found = await _writable(call)
     return as_json(_shown(await call.broker.abort(found.id)))
+
+
+async def forget(call: Call) -> Answer:
+    with suppress(NotFound):
+        found = await _writable(call)
+        await call.broker.forget(found.id)
+    return NOTHING
 
 
 async def _demand_stage(call: Call, topic: str) -> None:
@@ -115,4 +122,5 @@ ROUTES = (
         large=True,
     ),
     Route("POST", f"{_ONE}/abort", abort, "publish", "inside", "Drop what was staged", gives=TransactionOut),
+    Route("DELETE", _ONE, forget, "publish", "inside", "Remember no more how a transaction ended", status=204),
 )
