@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import signal
+import threading
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -135,12 +137,46 @@ def test_a_fault_of_ours_keeps_its_traceback() -> None:
         job(run_to(ZeroDivisionError())).main(["--lake", "x", "--progress", "none"])
 
 
-def test_a_job_that_is_told_to_stop_is_interrupted() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_job_that_is_told_to_stop_is_interrupted(number: int) -> None:
     def run(*given: object) -> Report:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         raise AssertionError("it went on")
 
     assert job(run).main(["--lake", "x", "--progress", "none"]) == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_endless_job_ends_with_its_round_and_reports(number: int) -> None:
+    def run(spark: object, settings: object, progress: object, stop: threading.Event) -> Report:
+        os.kill(os.getpid(), number)
+        assert stop.wait(60)
+        return Report("count", {"rounds": 1})
+
+    def hasty(spark: object, settings: object, progress: object, stop: threading.Event) -> Report:
+        os.kill(os.getpid(), number)
+        assert stop.wait(60)
+        os.kill(os.getpid(), number)
+        raise AssertionError("it went on")
+
+    before = signal.getsignal(number)
+    for endless, code in ((run, 0), (hasty, 130)):
+        told: Job[CountSettings] = Job(
+            "count", "Counts.", CountSettings, endless, spark=lambda settings: False, endless=lambda settings: True
+        )
+        assert told.main(["--lake", "x", "--progress", "none"]) == code
+    assert signal.getsignal(number) is before
+
+
+def test_warnings_of_ours_are_told_and_what_libraries_log_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*given: object) -> Report:
+        logging.getLogger("mqueue.pipeline").warning("%s is gone", "x")
+        logging.getLogger("mqueue.pipeline").info("by the way")
+        logging.getLogger("py4j").error("a stack of frames")
+        return Report("count", {})
+
+    assert job(run).main(["--lake", "x", "--progress", "none"]) == 0
+    assert capsys.readouterr().err == "mqueue: x is gone\n"
 
 
 @pytest.mark.parametrize(("clean", "code"), [(True, 0), (False, 1)])
