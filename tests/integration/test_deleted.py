@@ -260,7 +260,7 @@ def test_without_a_lake_it_is_refused(tmp_path: Path) -> None:
         client.publish("t", b"x")
         with pytest.raises(mqueue.Unavailable) as failed:
             list(client.scan("t", "2020-01-01", include_deleted=True))
-        assert failed.value.code == "unreadable_lake"
+        assert failed.value.code == "lake_unreachable"
         assert "nowhere" not in str(failed.value)
         assert [m.payload for m in client.scan("t")] == [b"x"]
 

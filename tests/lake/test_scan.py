@@ -88,7 +88,7 @@ def test_files_without_such_offsets_are_not_opened(lake: Lake) -> None:
     assert offsets(lake.scan("default", "t", 0, 10, columns=PLACE)) == [(0, offset) for offset in range(10, 20)]
     with pytest.raises(Corrupt, match="is missing") as told:
         list(lake.scan("default", "t"))
-    assert told.value.code == "file_missing"
+    assert told.value.code == "file_lost"
 
 
 def test_row_groups_without_such_offsets_are_not_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,7 @@ class LakeArchive:
                 raise
             LOGGER.error("the lake cannot be read: %s", problem)
             raise Unavailable(
-                f"the lake of this server cannot be read ({problem.code}); its log says why", code="unreadable_lake"
+                f"the lake of this server cannot be read ({problem.code}); its log says why", code="lake_unreachable"
             ) from problem
 
 

@@ -93,7 +93,7 @@ class DeltaLake:
         except DeltaError as problem:
             raise Unavailable(
                 f"nobody knows whether the lake {self.place} was changed: {problem}",
-                code="unreadable_lake",
+                code="lake_unreachable",
                 applied=None,
             ) from problem
         self._keep(before + 1)
@@ -114,7 +114,7 @@ class DeltaLake:
         except CommitFailedError:
             return  # somebody else made it
         except DeltaError as problem:
-            raise Unavailable(f"no lake can be made at {self.place}: {problem}", code="unreadable_lake") from problem
+            raise Unavailable(f"no lake can be made at {self.place}: {problem}", code="lake_unreachable") from problem
 
     def _load(self) -> DeltaTable:
         try:

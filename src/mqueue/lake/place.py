@@ -135,5 +135,5 @@ def _remote(url: str) -> tuple[Any, str]:
     try:
         files, root = fs.FileSystem.from_uri(url)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as problem:
-        raise Unavailable(f"lake {url} cannot be reached: {problem}", code="unreadable_lake") from problem
+        raise Unavailable(f"lake {url} cannot be reached: {problem}", code="lake_unreachable") from problem
     return files, root.rstrip("/")

@@ -91,7 +91,7 @@ def _rows(
     try:
         source = place.source(file.path)
     except FileNotFoundError as problem:
-        raise Corrupt(f"file {file.path} of the lake {place} is missing", code="file_missing") from problem
+        raise Corrupt(f"file {file.path} of the lake {place} is missing", code="file_lost") from problem
     with source, pq.ParquetFile(source) as parquet:
         groups = _groups(parquet, start, stop)
         stored = [name for name in wanted if name in STORED]

@@ -18,11 +18,17 @@ _CODES: dict[str, type[Error]] = {
     "data_lost": errors.Corrupt,
     "dedup_full": errors.QueueFull,
     "delay_too_long": errors.BadTime,
+    "file_lost": errors.Corrupt,
     "groups_full": errors.QueueFull,
     "id_clock_ahead": errors.Backpressure,
+    "lake_unreachable": errors.Unavailable,
+    "no_java": errors.BadSetting,
+    "no_pyspark": errors.BadSetting,
     "other_log": errors.Corrupt,
+    "snapshot_changed": errors.Corrupt,
     "topics_full": errors.QueueFull,
     "transactions_full": errors.QueueFull,
+    "unreadable_lake": errors.Corrupt,
 }
 _STATUSES: dict[int, type[Error]] = {
     400: errors.Refused,
