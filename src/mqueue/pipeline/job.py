@@ -14,6 +14,7 @@ Works without our command line, so that `spark-submit` may run a job. Does not k
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -143,11 +144,21 @@ def _session(app: str, given: Sequence[str]) -> Iterator[SparkSession]:
     there = _has_session()
     conf = dict(_pair(text) for text in given)
     spark = get_session(app, conf if there else {**_QUIET, **conf})
+    if not there:
+        _hush()
     try:
         yield spark
     finally:
         if not there:
             spark.stop()
+
+
+def _hush() -> None:
+    """PySpark logs what it raises, with its stack; a job tells of it in one line."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _has_session() -> bool:
