@@ -105,6 +105,8 @@ def test_a_write_that_is_too_large_says_what_to_do(sink) -> None:
             stage(client, sink, place, f"0.{attempt}", [rows(b"1")])
         with pytest.raises(mqueue.TooLarge, match=r"as many as allowed; write less at once: .*maxOffsetsPerTrigger"):
             stage(client, sink, place, "0.2", [rows(b"1")])
+        with pytest.raises(mqueue.Conflict, match=r"another task of this write has failed.*maxOffsetsPerTrigger"):
+            stage(client, sink, place, "0.3", [rows(b"1")])  # Spark tries again, and shows what was said last
         assert find(client, "spark/w") == Place("spark/w/1")
 
 

@@ -7,11 +7,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
 import mqueue
-from mqueue.pipeline.stream_writer import MqueueStreamWriter
+from mqueue.pipeline.connection import Connection
+from mqueue.pipeline.sink import Sink, family_of, find, stage
+from mqueue.pipeline.stream_writer import REMEMBERED, MqueueStreamWriter
+from mqueue.pipeline.writer import StagedMessage
 
 
 class Run:
@@ -91,6 +95,25 @@ def test_a_batch_that_fails_leaves_nothing_and_is_whole_after_a_restart(run, cli
     failing.unlink()
     run.go("broken(n)")
     assert numbers(client) == list(range(1000))
+
+
+def test_a_driver_that_was_taken_for_dead_publishes_nothing_again(server, client) -> None:
+    sink = Sink(Connection(server.url), "t")
+
+    def write(batch: int) -> None:
+        """As the tasks of a batch and its driver do it, in no matter which process."""
+        row = pa.RecordBatch.from_pydict({"value": pa.array([b"%d" % batch], pa.binary())})
+        staged = stage(client, sink, find(client, family_of("q", batch)), f"0.{batch}", [row])
+        MqueueStreamWriter({"servers": server.url, "topic": "t"}, StructType().add("value", "binary"), False).commit(
+            [StagedMessage(staged)], batch
+        )
+
+    for batch in range(5):
+        write(batch)
+    write(1)
+    assert numbers(client) == [0, 1, 2, 3, 4]
+    write(REMEMBERED)  # a stream has many batches: the first of them is not remembered for ever
+    assert [find(client, family_of("q", batch)).over for batch in (0, 1, REMEMBERED)] == [False, True, True]
 
 
 @pytest.mark.parametrize(

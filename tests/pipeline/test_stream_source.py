@@ -107,6 +107,18 @@ def test_batches_are_as_large_as_the_user_admits(place: Place) -> None:
     reader.stop()
 
 
+def test_dead_letters_are_assigned_by_the_topic_that_they_come_from(place: Place) -> None:
+    for topic in ("work", "work.dlq"):
+        place.publish(topic, 0, 3)
+    for assigned in ('{"work": [0]}', '{"work.dlq": [0]}'):
+        reader = place.reader(assign=assigned, view="dlq", startingOffsets="earliest")
+        start = reader.initialOffset()
+        assert start == {"work.dlq": {"0": 0}}
+        assert values(reader, start, reader.latestOffset(start, ALL)) == expected(0, 3)
+    with pytest.raises(mqueue.NotFound, match=r"topic 'work\.dlq' has partitions 0 to 0, not 7"):
+        place.reader(assign='{"work": [7]}', view="dlq").initialOffset()
+
+
 def test_a_batch_waits_for_enough_but_not_for_ever(place: Place) -> None:
     place.publish("t", 0, 1)
     options = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "10", "maxTriggerDelay": "60s"}

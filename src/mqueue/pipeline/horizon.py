@@ -30,14 +30,16 @@ Reach: TypeAlias = "dict[str, dict[int, PartitionOffsets]]"
 def reach(client: Client, options: Options) -> Reach:
     """How far the topics of a read go now. One that is named and not there is an error; a pattern may match nothing."""
     found = {topic: {each.partition: each for each in client.offsets(topic)} for topic in topics(client, options)}
-    assigned = options.choice.assigned
-    if assigned is None:
+    if options.choice.assigned is None:
         return found
-    for topic, numbers in assigned.items():
-        for number in numbers:
-            if topic in found and number not in found[topic]:
-                raise NotFound(f"assign: topic {topic!r} has partitions 0 to {len(found[topic]) - 1}, not {number}")
-    return {topic: {n: found[topic][n] for n in numbers} for topic, numbers in assigned.items() if topic in found}
+    assigned: Reach = {}
+    for topic, numbers in options.choice.assigned.items():
+        place = _dlq(client, topic) if options.view == DLQ else topic
+        for number in numbers if place in found else ():
+            if number not in found[place]:
+                raise NotFound(f"assign: topic {place!r} has partitions 0 to {len(found[place]) - 1}, not {number}")
+            assigned.setdefault(place, {})[number] = found[place][number]
+    return assigned
 
 
 def topics(client: Client, options: Options) -> list[str]:

@@ -110,9 +110,15 @@ def stage(client: Client, sink: Sink, place: Place, task: str, batches: Iterable
             parts.append(_stage(client, place, topic, table, f"{attempt}.{len(parts)}"))
             rows += table.num_rows
     except Conflict as conflict:
-        if conflict.code == "transaction_over" and _state(client, place.transaction) in _PUBLISHED:
+        if conflict.code != "transaction_over":
+            raise
+        if _state(client, place.transaction) in _PUBLISHED:
             return Staged(Place(place.transaction, over=True))  # by another attempt at the same write
-        raise
+        raise Conflict(
+            f"{conflict.message}: another task of this write has failed, or the write was given up. If it was too"
+            f" large, {_WHAT_TO_DO}",
+            code=conflict.code,
+        ) from None
     return Staged(place, tuple(parts), rows)
 
 

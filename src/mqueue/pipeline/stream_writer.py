@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Properties of a task: the query keeps its id over restarts, and counts its batches."""
-_REMEMBERED = 2
-"""Spark begins a batch when it has noted that the one before is done: none earlier than that is ever written again."""
+REMEMBERED = 500
+"""So many batches of a query are remembered. Spark writes none again but the last two; a driver that is taken for dead
+and is not may wake up in an earlier one, and must find that it is published."""
 
 
 class MqueueStreamWriter(Carried, DataSourceStreamArrowWriter):
@@ -49,8 +50,8 @@ class MqueueStreamWriter(Carried, DataSourceStreamArrowWriter):
         staged = staged_in(messages)
         with self.sink.connection.open() as client:
             publish(client, staged)
-            if staged and batchId >= _REMEMBERED:
-                forget(client, family_before(staged[0].place.transaction, batchId - _REMEMBERED))
+            if staged and batchId >= REMEMBERED:
+                forget(client, family_before(staged[0].place.transaction, batchId - REMEMBERED))
 
     @plainly
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's word
