@@ -95,8 +95,7 @@ def _headers(settings: BackfillSettings) -> Column:
         )
         for name in settings.header_columns
     ]
-    none = sf.array().cast(TYPE)
-    return sf.array_compact(sf.array(*pairs)) if pairs else none
+    return sf.array_compact(sf.array(*pairs)) if pairs else sf.lit(None).cast(TYPE)  # a column of nulls costs nothing
 
 
 def _fault() -> Column:
