@@ -76,6 +76,22 @@ def test_a_delta_table_that_is_not_plain_files(tmp_path: Path, feature: str) -> 
     assert told.value.code == "not_a_lake"
 
 
+def test_what_a_delta_table_needs_outlasts_a_loss_of_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """delta-rs leaves its log to the cache of the machine: a checkpoint that is torn would hide all that is there."""
+    from mqueue.lake import delta, place
+
+    synced: set[Path] = set()
+    monkeypatch.setattr(delta, "sync", lambda path: synced.add(Path(path)))
+    monkeypatch.setattr(place, "sync", lambda path: synced.add(Path(path)))
+    root = tmp_path / "new" / "lake"
+    lake = open_lake(str(root), "delta", create=True)
+    for version in range(101):
+        lake.append([], "app", version)
+    made = {*(root / "_delta_log").iterdir()}
+    assert any("checkpoint.parquet" in path.name for path in made)
+    assert made | {root / "_delta_log", root, root.parent, tmp_path} <= synced
+
+
 def test_a_delta_file_that_others_wrote(tmp_path: Path) -> None:
     """Another engine put files of several partitions together: they no longer say what they hold."""
     lake = open_lake(str(tmp_path / "lake"), create=True)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
 from mqueue.lake.files import DataFile
-from mqueue.lake.place import Place, sync
+from mqueue.lake.place import Place, make_directories, sync
 from mqueue.lake.schema import LAKE, LAKE_PARTITIONS
 from mqueue.lake.table import Change, Note, Raced
 from mqueue.model.clock import SystemClock
@@ -32,6 +33,7 @@ except ImportError as problem:
     ) from problem
 
 LOG = "_delta_log"
+_LAST = "_last_checkpoint"
 _NOTE = "mqueue"
 _FEATURES = {"appendOnly", "invariants", "v2Checkpoint", "vacuumProtocolCheck", "timestampNtz"}
 """Of a protocol: what changes nothing for one who reads and adds whole files."""
@@ -103,18 +105,26 @@ class DeltaLake:
         """Delta shortens its log by its own rule, `delta.logRetentionDuration`, when it makes a checkpoint."""
 
     def _keep(self, version: int) -> None:
-        """delta-rs does not sync its log."""
-        if self.place.local:
-            for name in (f"{LOG}/{version:020d}.json", LOG):
-                sync(os.path.join(self.place.root, name))
+        """delta-rs does not sync its log. A checkpoint, if it made one, takes the place of all changes before it."""
+        if not self.place.local:
+            return
+        points = (f"{number:020d}.checkpoint.parquet" for number in (version - 1, version))
+        for name in (f"{version:020d}.json", *points, _LAST, ""):
+            with suppress(FileNotFoundError):
+                sync(os.path.join(self.place.root, LOG, name))
 
     def _make(self) -> None:
+        if self.place.local:
+            make_directories(self.place.root)
         try:
             DeltaTable.create(self.place.url, LAKE, mode="ignore", partition_by=list(LAKE_PARTITIONS))
         except CommitFailedError:
-            return  # somebody else made it
+            pass  # somebody else made it
         except DeltaError as problem:
             raise Unavailable(f"no lake can be made at {self.place}: {problem}", code="lake_unreachable") from problem
+        self._keep(0)
+        if self.place.local:
+            sync(self.place.root)
 
     def _load(self) -> DeltaTable:
         try:
