@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
 from mqueue.broker import deliver
 from mqueue.broker.broker import Broker
-from mqueue.broker.commits import Deferred, committed, settled
+from mqueue.broker.commits import DONE, Deferred, committed, settled
 from mqueue.broker.consume import LOGGER, Supply, check_concurrency
 from mqueue.broker.dlq import Dlq
 from mqueue.broker.engine import Engine
@@ -113,17 +114,32 @@ class AsyncSubscription:
 
 
 async def commit_in_loop(engine: Engine, namespace: str, transaction: str, parts: list[str] | None) -> Transaction:
-    """Step by step, so that other tasks get their turn."""
+    """Step by step, so that other tasks get their turn. A step is made ready while the one before becomes durable."""
+    before: Awaitable[None] = DONE
     while True:
         try:
             done = commit_step(engine, namespace, transaction, parts)
         except BaseException:
             await settled()
+            await _quietly(before)
             raise
-        await committed()
+        this = committed()
+        try:
+            await before
+        except BaseException:
+            await _quietly(this)
+            raise
         if done is not None:
+            await this
             return done
+        before = this
         await asyncio.sleep(0)
+
+
+async def _quietly(ticket: Awaitable[None]) -> None:
+    """Wait for it. Something else went wrong, and is what the caller is told."""
+    with suppress(Exception):
+        await ticket
 
 
 class LoopDlq(Dlq):
