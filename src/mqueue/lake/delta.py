@@ -114,13 +114,13 @@ class DeltaLake:
                 sync(os.path.join(self.place.root, LOG, name))
 
     def _make(self) -> None:
-        if self.place.local:
-            make_directories(self.place.root)
         try:
+            if self.place.local:
+                make_directories(self.place.root)
             DeltaTable.create(self.place.url, LAKE, mode="ignore", partition_by=list(LAKE_PARTITIONS))
         except CommitFailedError:
             pass  # somebody else made it
-        except DeltaError as problem:
+        except (DeltaError, OSError) as problem:
             raise Unavailable(f"no lake can be made at {self.place}: {problem}", code="lake_unreachable") from problem
         self._keep(0)
         if self.place.local:
