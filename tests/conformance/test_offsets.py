@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 import mqueue
 from tests.conformance.steps import offsets, refused, take
 
@@ -16,12 +18,29 @@ def let_duties_run(q, clock) -> None:
         q.stats("t")
 
 
+def bare(told: list[mqueue.PartitionOffsets]) -> list[mqueue.PartitionOffsets]:
+    """Without the time when the topic was made."""
+    return [replace(each, made_at=None) for each in told]
+
+
 def test_a_topic_from_its_first_offset_to_the_next(q) -> None:
     q.configure("t", partitions=3)
-    assert q.offsets("t") == [mqueue.PartitionOffsets(n, 0, 0, None) for n in range(3)]
+    assert bare(q.offsets("t")) == [mqueue.PartitionOffsets(n, 0, 0, None) for n in range(3)]
     receipts = q.publish_many("t", [mqueue.Draft(b"x", key=f"k{n}") for n in range(60)])
     ends = {receipt.partition: receipt.offset + 1 for receipt in receipts}
-    assert q.offsets("t") == [mqueue.PartitionOffsets(n, 0, ends[n]) for n in range(3)]
+    assert bare(q.offsets("t")) == [mqueue.PartitionOffsets(n, 0, ends[n]) for n in range(3)]
+
+
+def test_a_topic_of_the_same_name_is_another_one(q, clock) -> None:
+    q.configure("t", partitions=2)
+    first = {each.made_at for each in q.offsets("t")}
+    q.publish("t", b"x")
+    clock.advance("1s")
+    assert {each.made_at for each in q.offsets("t")} == first
+    assert len(first) == 1
+    q.delete_topic("t")
+    q.publish("t", b"y")
+    assert q.offsets("t")[0].made_at == first.pop() + timedelta(seconds=1)
 
 
 def test_where_it_stood_at_a_time(q, clock) -> None:
@@ -62,9 +81,9 @@ def test_what_retention_dropped_is_behind_the_first(q, clock) -> None:
     take(q, "t", limit=1000)
     clock.advance("1h")
     let_duties_run(q, clock)
-    assert q.offsets("t", "1980-01-01") == [mqueue.PartitionOffsets(0, 100, 100, 100, 100)]
+    assert bare(q.offsets("t", "1980-01-01")) == [mqueue.PartitionOffsets(0, 100, 100, 100, 100)]
     q.publish("t", b"x")
-    assert q.offsets("t", "1980-01-01") == [mqueue.PartitionOffsets(0, 100, 101, 100, 100)]
+    assert bare(q.offsets("t", "1980-01-01")) == [mqueue.PartitionOffsets(0, 100, 101, 100, 100)]
 
 
 def test_the_first_is_the_lowest_that_is_still_there(q, clock) -> None:

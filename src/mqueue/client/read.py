@@ -18,7 +18,7 @@ from mqueue.client.receive import ALL_COLUMNS
 from mqueue.client.window import ARROW, Window, message_path, path_of
 from mqueue.model.errors import NotFound
 from mqueue.model.names import check_name
-from mqueue.model.times import Instant, instant
+from mqueue.model.times import Instant, instant, to_datetime
 from mqueue.wire.json import MessagesOut
 from mqueue.wire.json_manage import OffsetsOut
 from mqueue.wire.stream import read_table
@@ -109,7 +109,11 @@ def _log(topic: str) -> str:
 async def offsets(window: Window, topic: str, at: Instant | None) -> list[PartitionOffsets]:
     query = {"time": None if at is None else instant(at, "at")}
     told = await window.ask(OffsetsOut, "GET", path_of("topics", check_name(topic, "topic"), "offsets"), query=query)
-    return [PartitionOffsets(each.partition, each.first, each.next, each.at, each.floor) for each in told.partitions]
+    made_at = None if told.made_at is None else to_datetime(instant(told.made_at))
+    return [
+        PartitionOffsets(each.partition, each.first, each.next, each.at, each.floor, made_at)
+        for each in told.partitions
+    ]
 
 
 class _Event(Struct):

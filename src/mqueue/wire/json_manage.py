@@ -89,7 +89,10 @@ class OffsetOut(Struct):
 
 
 class OffsetsOut(Struct):
+    """`made_at`: when the topic was made. One of the same name that is made later is another."""
+
     partitions: list[OffsetOut]
+    made_at: str | None = None
 
 
 class GroupIn(Struct, forbid_unknown_fields=True, omit_defaults=True):

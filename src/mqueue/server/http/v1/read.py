@@ -69,7 +69,8 @@ def _scanned_table(call: Call, asked: scanning.Asked, whole: bool) -> Answer:
 async def offsets(call: Call) -> Answer:
     found = await call.broker.offsets(call.topic, _time(call, "time"))
     told = [OffsetOut(each.partition, each.first, each.next, each.at, each.floor) for each in found]
-    return as_json(OffsetsOut(told))
+    made_at = found[0].made_at
+    return as_json(OffsetsOut(told, None if made_at is None else time_out(made_at)))
 
 
 async def message(call: Call) -> Answer:
