@@ -233,19 +233,21 @@ def test_retention_takes_what_is_archived_and_a_loss_is_an_error(spark: SparkSes
         assert book_of(open_lake(str(tmp_path / "lake")), "default").marks["orders"][0].stop == 10_002
 
 
+@pytest.mark.parametrize("count", [10, 70])
 def test_a_topic_that_was_made_anew_is_skipped_and_told_of(
-    spark: SparkSession, server: RunningServer, client: mqueue.Client, tmp_path: Path
+    spark: SparkSession, server: RunningServer, client: mqueue.Client, tmp_path: Path, count: int
 ) -> None:
     fill(client, "orders", 50)
     run(spark, server, tmp_path / "lake")
     before = in_lake(tmp_path / "lake", "orders")
     client.delete_topic("orders")
-    fill(client, "orders", 10)
+    fill(client, "orders", count)  # also where it has come further than the first one
     fill(client, "others", 10)
     report = run(spark, server, tmp_path / "lake")
     assert (report.numbers["messages"], report.clean) == (10, False)
     assert "topic orders was skipped" in report.remarks[0]
     assert in_lake(tmp_path / "lake", "orders") == before
+    assert cursor(client, "orders") == {0: 0}  # nothing of it is archived, so nothing may go
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,10 @@ def test_what_the_log_no_longer_has_is_compared_with_the_ledger(spark: SparkSess
         rewrite(lake, "forged", lambda table: forged(table, 3))
         found = run(spark, server.url, lake)
         assert faults(found) == [("forged", 0, "different", 0, 99), ("lost", 0, "holes", 30, 34)]
+        client.delete_cursor("forged", "archive")
+        clock.advance("2h")
+        client.publish("forged", b"when nobody archived it")
+        assert ("forged", 0, "too late", 100, 100) in faults(run(spark, server.url, lake, fast=True))
 
 
 def test_by_numbers_alone_lost_and_stray_files_show(

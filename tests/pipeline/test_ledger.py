@@ -109,6 +109,11 @@ def test_a_book_grows_and_comes_back_as_it_was() -> None:
     assert second.marks["a"] == first.marks["a"]
     assert second.note()["topics"]["b"] == {"1": {"start": 0, "stop": 5, "rows": 3, "hash": f"{2:016x}"}}
     assert Mark(0, 5).joined(9, Sum(4, 1)) == Mark(0, 9)
+    third = second.next([Gain("c", 0, 0, 1, Sum(1, 1))], {"c": "2026-01-01T00:00:00.000Z"})
+    assert (third.note()["made"], third.next([]).made) == ({"c": "2026-01-01T00:00:00.000Z"}, third.made)
+    assert third.is_of("c", None)
+    assert third.is_of("a", "2027-01-01T00:00:00.000Z")
+    assert not third.is_of("c", "2027-01-01T00:00:00.000Z")
 
 
 def places(**partitions: tuple[int, int]) -> dict[int, PartitionOffsets]:
@@ -133,6 +138,9 @@ def test_a_round_does_not_go_back_nor_mix_topics_of_one_name() -> None:
     assert plan_round(book, {"a": places(p0=(0, 12))}, {"a": {0: 7}}, 100).stop == {"a": {0: 10}}
     remade = plan_round(book, {"a": places(p0=(0, 9))}, {"a": {0: 9}}, 100)
     assert (remade.start, remade.remade) == ({}, ("a",))
+    other = {0: PartitionOffsets(0, 0, 99, made_at=datetime(2026, 1, 2, tzinfo=UTC))}
+    for made, told in (("2026-01-01T00:00:00.000Z", ("a",)), ("2026-01-02T00:00:00.000Z", ())):
+        assert plan_round(Book(3, book.marks, {"a": made}), {"a": other}, {"a": {0: 99}}, 100).remade == told
 
 
 # Comparing

@@ -12,7 +12,7 @@ is slower: its append changes nothing, and it plans again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -29,11 +29,13 @@ from mqueue.pipeline.offsets import Places, Range, admitted, ranges_between, row
 from mqueue.pipeline.options import Options
 from mqueue.pipeline.reading import Reading, Stretch, read
 from mqueue.pipeline.spread import answers, done, errands
-from mqueue.pipeline.subscription import Subscription
+from mqueue.pipeline.subscription import Shape, Subscription, shape_of
+from mqueue.wire.json_out import time_out
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from mqueue.broker.bounds import PartitionOffsets
     from mqueue.client.sync import Client
 
 COLUMNS = tuple(name for name in LAKE.names if name != "date")
@@ -81,7 +83,7 @@ def file_ranges(ranges: DataFrame, filing: Filing) -> DataFrame:
 class Plan(Struct, frozen=True):
     """What a round is to copy, from `start` to `stop`, on the way to `end`.
 
-    `exempt`: where partitions begin that are new to the lake. `remade`: topics that the lake has further than the log.
+    `exempt`: where partitions begin that are new to the lake. `remade`: topics that are others than those in the lake.
     """
 
     start: Places
@@ -98,7 +100,8 @@ def plan_round(book: Book, there: Reach, until: Places, rows_max: int) -> Plan:
     remade = []
     for topic, partitions in there.items():
         stops = {n: mark.stop for n, mark in book.marks.get(topic, {}).items() if n in partitions}
-        if any(stop > partitions[n].next for n, stop in stops.items()):
+        further = any(stop > partitions[n].next for n, stop in stops.items())
+        if further or not book.is_of(topic, made_at(partitions)):
             remade.append(topic)
             continue
         exempt[topic] = {n: place.first for n, place in partitions.items() if n not in stops}
@@ -108,6 +111,12 @@ def plan_round(book: Book, there: Reach, until: Places, rows_max: int) -> Plan:
         for topic, places in start.items()
     }
     return Plan(start, admitted(start, end, rows_max), end, exempt, tuple(remade))
+
+
+def made_at(partitions: Mapping[int, PartitionOffsets]) -> str | None:
+    """When a topic was made; None if the server does not tell."""
+    told = next((place.made_at for place in partitions.values()), None)
+    return None if told is None else time_out(told)
 
 
 class Round(Struct, frozen=True):
@@ -139,14 +148,14 @@ class Archive:
         self._options = options
         self._rows_max = rows_max
         self._cursor = Subscription(cursor, time.monotonic)
-        self._pinned: dict[str, int] = {}
+        self._pinned: dict[str, Shape] = {}
         self._held: Places = {}
 
     def look(self, client: Client) -> Reach:
         """What there is, held back from retention first: what is told of is still there when it is read."""
         there = reach(client, self._options)
         self._cursor.renew(client, there)
-        pinned = {topic: len(partitions) for topic, partitions in there.items()}
+        pinned = {topic: shape_of(partitions) for topic, partitions in there.items()}
         if pinned == self._pinned:
             return there
         self._pinned = pinned
@@ -159,15 +168,17 @@ class Archive:
             book = book_of(self._lake, self._connection.namespace)
             plan = plan_round(book, there, ends(there) if until is None else until, self._rows_max)
             ranges = whole(ranges_between(plan.start, plan.stop), there, client, self._options, plan.exempt)
+            known = {topic: places for topic, places in there.items() if topic not in plan.remade}
             if not ranges:
-                self._let_go(client, book, there)
+                self._let_go(client, book, known)
                 return Round(overtaken=overtaken, remade=plan.remade)
             filed = self._file(ranges, there)
             files = [file for one in filed for file in one.files]
-            after = book.next(_gains(ranges, filed))
+            made = {each.topic: told for each in ranges if (told := made_at(there[each.topic]))}
+            after = book.next(_gains(ranges, filed), made)
             app = app_of(self._connection.namespace)
             if self._lake.append(files, app, after.version, after.note()).published:
-                self._let_go(client, after, there)
+                self._let_go(client, after, known)
                 return Round(
                     rows=sum(one.sum.rows for one in filed),
                     files=len(files),
@@ -197,7 +208,9 @@ class Archive:
         if not pieces:
             return []
         filing = Filing(reading, self._lake.writer(), floors)
-        return answers(file_ranges(errands(self._spark, pieces, _TASKS * at_once), filing), Filed)
+        filed = answers(file_ranges(errands(self._spark, pieces, _TASKS * at_once), filing), Filed)
+        assert {one.range for one in filed} == {*pieces}, "what no task has told of is in no file"
+        return filed
 
 
 def _gains(ranges: list[Range], filed: list[Filed]) -> list[Gain]:

@@ -19,8 +19,11 @@ from numpy.typing import NDArray
 from mqueue.pipeline.book import Mark
 from mqueue.pipeline.ledger import Hashes, Sum, hashes, sum_of_hashes
 
-FAULTS = MISSING, DOUBLED, DIFFERENT, HOLE, STRAY = "missing", "doubled", "different", "holes", "stray"
-"""In the log, not in the lake; there twice; not the same in both; archived, but gone; there, but never archived."""
+FAULTS = MISSING, DOUBLED, DIFFERENT, HOLE, STRAY, LATE = (
+    "missing", "doubled", "different", "holes", "stray", "too late",
+)  # fmt: skip
+"""In the log, not in the lake; there twice; not the same in both; archived, but gone; there, but never archived; gone
+from the log before it was archived."""
 RUNS_MAX = 10_000
 """So many runs of offsets one task tells of at most, of each kind."""
 

@@ -6,7 +6,7 @@ no second truth that could tell otherwise. Whoever appends writes the next versi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -56,24 +56,30 @@ class Gain(Struct, frozen=True):
 
 
 class Book(Struct, frozen=True):
-    """`version` is that of the last append; -1: there was none."""
+    """`version` is that of the last append; -1: there was none. `made`: when each topic was made, as text."""
 
     version: int = -1
     marks: Marks = {}
+    made: dict[str, str] = {}
+
+    def is_of(self, topic: str, made: str | None) -> bool:
+        """Whether a topic that was made then is the one that is archived, as far as anybody knows."""
+        return made is None or self.made.get(topic, made) == made
 
     def stops(self) -> Places:
         return {topic: {n: mark.stop for n, mark in marks.items()} for topic, marks in self.marks.items()}
 
-    def next(self, gains: Iterable[Gain]) -> Book:
-        """The book after an append of these, those of one partition in their order."""
+    def next(self, gains: Iterable[Gain], made: Mapping[str, str] | None = None) -> Book:
+        """The book after an append of these, those of one partition in their order. `made`: of their topics."""
         marks = {topic: dict(partitions) for topic, partitions in self.marks.items()}
         for gain in gains:
             known = marks.setdefault(gain.topic, {}).get(gain.partition, Mark(gain.start, gain.start, 0, "0"))
             marks[gain.topic][gain.partition] = known.joined(gain.stop, gain.sum)
-        return Book(self.version + 1, marks)
+        return Book(self.version + 1, marks, {**self.made, **(made or {})})
 
     def note(self) -> dict[str, Any]:
-        return {"version": self.version, "ledger": NAME, "topics": msgspec.to_builtins(self.marks, str_keys=True)}
+        marks = msgspec.to_builtins(self.marks, str_keys=True)
+        return {"version": self.version, "ledger": NAME, "topics": marks, "made": self.made}
 
 
 def app_of(namespace: str) -> str:
@@ -93,10 +99,10 @@ def book_of(lake: Lake, namespace: str) -> Book:
     try:
         # The note says which version it belongs to: it may be newer than what was asked for a moment ago.
         marks = msgspec.convert(note["topics"], Marks, strict=False)
-        book = Book(msgspec.convert(note["version"], int), marks)
+        book = Book(msgspec.convert(note["version"], int), marks, msgspec.convert(note.get("made", {}), dict[str, str]))
     except (msgspec.ValidationError, KeyError) as problem:
         raise Corrupt(f"the note of {app} in the lake {lake.url} cannot be read: {problem}") from problem
-    return book if note["ledger"] == NAME else Book(book.version, _without_sums(book.marks))
+    return book if note["ledger"] == NAME else Book(book.version, _without_sums(book.marks), book.made)
 
 
 def _found(lake: Lake, namespace: str) -> Marks:

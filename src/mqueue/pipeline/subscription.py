@@ -6,20 +6,30 @@ then, and what lies behind it is still there. It moves when Spark says that a ba
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeAlias
 
 from mqueue.model.errors import NotFound
 from mqueue.pipeline.horizon import Reach
 from mqueue.pipeline.offsets import Places
 
 if TYPE_CHECKING:
+    from mqueue.broker.bounds import PartitionOffsets
     from mqueue.client.sync import Client
 
 TTL = "7d"
 """For how long a subscription holds retention back after its stream was last heard of."""
 RENEW_SECONDS = 3600.0
+
+
+Shape: TypeAlias = "tuple[int, datetime | None]"
+"""Of a topic: how many partitions it has, and when it was made."""
+
+
+def shape_of(partitions: Mapping[int, PartitionOffsets]) -> Shape:
+    return len(partitions), next((place.made_at for place in partitions.values()), None)
 
 
 class Subscription:
@@ -29,7 +39,7 @@ class Subscription:
         self.name = name
         self._now = now
         self._renewed: dict[str, float] = {}
-        self._partitions: dict[str, int] = {}
+        self._shapes: dict[str, Shape] = {}
 
     def begin(self, client: Client, reach: Reach, start: Callable[[], Places]) -> Places:
         """Where the subscription stands; where it is new, `start`, from which it holds now."""
@@ -46,12 +56,13 @@ class Subscription:
         return stands
 
     def renew(self, client: Client, reach: Reach) -> None:
-        """Keep it alive; a topic or a partition that has come to the read is held from its beginning on."""
+        """Keep it alive; a topic or a partition that has come to the read, or a topic that was made anew, is held from
+        its beginning on."""
         for topic, partitions in reach.items():
             due = self._renewed.get(topic, -RENEW_SECONDS) + RENEW_SECONDS
-            if self._now() >= due or self._partitions.get(topic) != len(partitions):
+            if self._now() >= due or self._shapes.get(topic) != shape_of(partitions):
                 self._set(client, topic, None)
-                self._partitions[topic] = len(partitions)
+                self._shapes[topic] = shape_of(partitions)
 
     def advance(self, client: Client, done: Places) -> None:
         """Everything before these offsets may go."""

@@ -127,8 +127,8 @@ class Tally:
         if self.overtaken:
             numbers["rounds lost to another archive"] = self.overtaken
         remarks = tuple(
-            f"topic {topic} was skipped: the lake has more of it than the log, so it was deleted and made anew;"
-            " archive it into another lake"
+            f"topic {topic} was skipped: it was deleted and made anew since it was archived; archive it into another"
+            " lake (until then its messages are held back from retention)"
             for topic in sorted(self.remade)
         )
         return Report(job, numbers, remarks=remarks, clean=not remarks)

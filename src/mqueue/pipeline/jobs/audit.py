@@ -14,10 +14,22 @@ from msgspec import Meta, Struct
 
 from mqueue.lake import DataFile, Lake, open_lake
 from mqueue.model.errors import NotFound, Refused, Unavailable
-from mqueue.pipeline.archiving import COLUMNS, cores
-from mqueue.pipeline.auditing import DIFFERENT, DOUBLED, FAULTS, HOLE, STRAY, Compared, Run, compare, judge, side_of
+from mqueue.pipeline.archiving import COLUMNS, cores, made_at
+from mqueue.pipeline.auditing import (
+    DIFFERENT,
+    DOUBLED,
+    FAULTS,
+    HOLE,
+    LATE,
+    STRAY,
+    Compared,
+    Run,
+    compare,
+    judge,
+    side_of,
+)
 from mqueue.pipeline.book import Book, Mark, Marks, book_of
-from mqueue.pipeline.horizon import Reach, reach
+from mqueue.pipeline.horizon import Reach, compacted, reach
 from mqueue.pipeline.job import Job, Settings
 from mqueue.pipeline.jobs.archive import topics_of
 from mqueue.pipeline.ledger import HASHED, Sum
@@ -32,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mqueue.broker.bounds import PartitionOffsets
+    from mqueue.client.sync import Client
 
 Place: TypeAlias = tuple[str, int]
 Fault: TypeAlias = tuple[str, int, Run]
@@ -101,8 +114,9 @@ def run(spark: SparkSession, settings: AuditSettings, progress: Progress) -> Rep
     marks = _chosen(book, settings)
     options = topics_of((), "|".join(map(re.escape, marks)) or "(?!)", fail_on_data_loss=False)
     with connection.open() as client:
-        there = reach(client, options)
-    faults = _strays(marks, files)
+        told = reach(client, options)
+        there = {topic: places for topic, places in told.items() if book.is_of(topic, made_at(places))}
+        faults = _strays(marks, files) + _too_late(lake, client, connection.namespace, marks, there)
     if settings.fast:
         faults += [fault for place, mark in marks_of(marks) for fault in count(place, mark, files)]
         return _report(settings, marks, there, [], faults, time.perf_counter() - began)
@@ -170,6 +184,24 @@ def _strays(marks: Marks, files: list[DataFile]) -> list[Fault]:
         if file.topic in marks and (mark is None or file.first < mark.start or file.next > mark.stop):
             found.append((file.topic, file.partition, Run(STRAY, file.first, file.last)))
     return found
+
+
+def _too_late(lake: Lake, client: Client, namespace: str, marks: Marks, there: Reach) -> list[Fault]:
+    """Offsets that retention has dropped and no lake has: the archive was away for longer than its cursor lasts."""
+    found = [(topic, n) for (topic, n), mark in marks_of(marks) if _floor(there, topic, n) > mark.stop]
+    if not found:
+        return []
+    now = book_of(lake, namespace).marks  # an archive that is at work may have come past it, and let it go
+    return [
+        (topic, n, Run(LATE, now[topic][n].stop, _floor(there, topic, n) - 1))
+        for topic, n in found
+        if _floor(there, topic, n) > now[topic][n].stop and not compacted(client, topic)
+    ]
+
+
+def _floor(there: Reach, topic: str, n: int) -> int:
+    place = there.get(topic, {}).get(n)
+    return 0 if place is None else place.floor
 
 
 def count(place: Place, mark: Mark, files: list[DataFile]) -> list[Fault]:
