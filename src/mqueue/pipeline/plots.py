@@ -64,6 +64,8 @@ def _latencies(axes: Any, hours: Sequence[Hour]) -> None:
     lowest = [hour.latency.seconds[0] for hour in known if hour.latency is not None]
     if lowest and min(lowest) > 0:
         axes.set_yscale("log")
+        for formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            formatter("{x:g}")
     axes.legend(ncols=3, loc="upper right", bbox_to_anchor=(1, 1.2))
 
 
@@ -74,6 +76,7 @@ def _faults(axes: Any, hours: Sequence[Hour]) -> None:
         axes.bar(_times(hours), found, _HOUR_DAYS * 0.8, bottom=base, color=colour, label=name.replace("_", " "))
         base = [below + more for below, more in zip(base, found, strict=True)]
     axes.set_ylabel("what went wrong")
+    axes.yaxis.get_major_locator().set_params(integer=True)
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylim(0, max(1, *base) * 1.05)
     axes.legend(ncols=4, loc="upper right", bbox_to_anchor=(1, 1.2))
