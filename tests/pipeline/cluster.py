@@ -77,7 +77,9 @@ class Cluster:
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": _QUICK,
             "spark.pyspark.python": sys.executable,
-            # No task before both executors are there: else the first of them would do all the work.
+            # No task before both executors are there: else the first of them would do all the work. Spark knows how
+            # many there will be only if it is told how many cores.
+            "spark.cores.max": str(WORKERS),
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{_DEADLINE_SECONDS}s",
         }
