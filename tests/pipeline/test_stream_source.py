@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 240
 ALL = ReadAllAvailable()
+FLAGS = ("true", "false")
 
 
 class Place:
@@ -179,6 +180,22 @@ def test_what_retention_dropped_before_it_was_read_is_an_error_or_left_out(place
     assert values(lenient, end, anew) == []
     strict.stop()
     lenient.stop()
+
+
+def test_a_topic_that_was_made_anew_is_no_continuation(place: Place) -> None:
+    place.publish("t", 0, 5)
+    strict, lenient = (place.reader(subscribe="t", startingOffsets="earliest", failOnDataLoss=f) for f in FLAGS)
+    for reader in (strict, lenient):
+        reader.initialOffset()
+        reader.partitions({"t": {"0": 0}}, {"t": {"0": 5}})
+    place.client.delete_topic("t")
+    place.clock.advance("1s")
+    place.publish("t", 0, 9)  # it has come further than the first one
+    batch = ({"t": {"0": 5}}, {"t": {"0": 9}})
+    with pytest.raises(mqueue.NotFound, match=r"topic 't' was deleted and made anew while it was read") as told:
+        strict.partitions(*batch)
+    assert told.value.code == "offset_gone"
+    assert values(lenient, *batch) == expected(5, 9)
 
 
 def test_what_was_dropped_before_a_stream_began_is_no_loss(place: Place) -> None:

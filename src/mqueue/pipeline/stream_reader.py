@@ -20,7 +20,7 @@ from mqueue.pipeline.offsets import Places, admitted, dumped, loaded, ranges_bet
 from mqueue.pipeline.plain import plainly
 from mqueue.pipeline.reading import Reading, read, stretches
 from mqueue.pipeline.ship import Carried
-from mqueue.pipeline.subscription import Subscription
+from mqueue.pipeline.subscription import Shape, Subscription, shape_of
 
 if TYPE_CHECKING:
     from mqueue.client.sync import Client
@@ -39,6 +39,7 @@ class MqueueStreamReader(Carried, DataSourceStreamReader, SupportsTriggerAvailab
         self._target: Places | None = None
         self._seen: Reach = {}
         self._seen_at = -LOOK_SECONDS
+        self._shapes: dict[str, Shape] = {}
         self._given_at: float | None = None
         name = reading.options.subscription
         self._subscription = None if name is None else Subscription(name, now)
@@ -110,8 +111,21 @@ class MqueueStreamReader(Carried, DataSourceStreamReader, SupportsTriggerAvailab
             for number, offset in partitions.items():
                 if stop.get(topic, {}).get(number, -1) < offset:
                     tell_loss(f"{topic}/{number} was read up to {offset}, and is gone or begins anew", options)
+        self._tell_anew(begin, there)
         ranges = whole(ranges_between(begin, stop), there, self._open(), options, self._exempt(begin, there))
         return stretches(split(ranges, os.cpu_count() or 1, options.partitions_min, options.records_max), there)
+
+    def _tell_anew(self, begin: Places, there: Reach) -> None:
+        """A topic that was deleted and made anew may have come as far as the one before it: its offsets do not tell."""
+        for topic, partitions in there.items():
+            shape = shape_of(partitions)
+            if topic in begin and self._shapes[topic][1] != shape[1]:
+                tell_loss(
+                    f"topic {topic!r} was deleted and made anew while it was read: what it has before"
+                    f" {begin[topic]} (by partition) is not read",
+                    self._reading.options,
+                )
+            self._shapes[topic] = shape
 
     def _exempt(self, begin: Places, there: Reach) -> Places:
         """Where what is missing was missing before this query began: retention has dropped nothing since."""
@@ -149,4 +163,6 @@ class MqueueStreamReader(Carried, DataSourceStreamReader, SupportsTriggerAvailab
         if fresh or self._now() - self._seen_at >= LOOK_SECONDS:
             self._seen = reach(self._open(), self._reading.options)
             self._seen_at = self._now()
+            for topic, partitions in self._seen.items():
+                self._shapes.setdefault(topic, shape_of(partitions))
         return self._seen
