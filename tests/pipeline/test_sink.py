@@ -39,6 +39,17 @@ def sink(server) -> Sink:
     return Sink(Connection(server.url), "t")
 
 
+def test_rows_of_a_task_keep_their_order_over_its_parts(client, sink) -> None:
+    values = [b"%d" % n for n in range(2 * ROWS_MAX + 5)]
+    place = find(client, "spark/w")
+    done = stage(
+        client, sink, place, "0.0", [rows(*values[:7]), rows(*values[7 : ROWS_MAX + 9]), rows(*values[ROWS_MAX + 9 :])]
+    )
+    assert len(done.parts) == 3
+    assert publish(client, [done]) == done.rows == len(values)
+    assert payloads(client, "t") == values
+
+
 def test_only_parts_that_are_named_are_published(client, sink) -> None:
     place = find(client, "spark/w")
     lost = stage(client, sink, place, "0.0", [rows(b"1", b"2")])

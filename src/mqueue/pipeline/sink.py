@@ -11,7 +11,8 @@ Attempts that failed leave parts that nobody names: they are dropped by the comm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -94,21 +95,26 @@ def find(client: Client, family: str) -> Place:
 
 
 def stage(client: Client, sink: Sink, place: Place, task: str, batches: Iterable[pa.RecordBatch]) -> Staged:
-    """Put the rows of a task aside, piece by piece, while they come. `task` names the attempt."""
+    """Put the rows of a task aside, piece by piece, the next being made while one is on its way.
+
+    `task` names the attempt.
+    """
     if place.over:
         return Staged(place)
     attempt = f"{task}.{uuid4().hex[:8]}"  # numbers of attempts begin again when a driver does
     parts: list[str] = []
     rows = 0
-    pieces = Pieces(sink.topic)
     try:
-        for batch in batches:
-            for topic, table in pieces.add(batch):
-                parts.append(_stage(client, place, topic, table, f"{attempt}.{len(parts)}"))
+        with ThreadPoolExecutor(1) as caller:  # one call at a time: parts are published in the order they came
+            under_way: Future[str] | None = None
+            for topic, table in _pieces(sink, batches):
+                if under_way is not None:
+                    parts.append(under_way.result())
+                name = f"{attempt}.{len(parts)}"
+                under_way = caller.submit(_stage, client, place, topic, table, name)
                 rows += table.num_rows
-        for topic, table in pieces.rest():
-            parts.append(_stage(client, place, topic, table, f"{attempt}.{len(parts)}"))
-            rows += table.num_rows
+            if under_way is not None:
+                parts.append(under_way.result())
     except Conflict as conflict:
         if conflict.code != "transaction_over":
             raise
@@ -158,6 +164,13 @@ def forget(client: Client, family: str) -> None:
 def family_before(transaction: str, batch: int) -> str:
     """The family of another batch of the same query."""
     return "/".join([*transaction.split("/")[:2], str(batch)])
+
+
+def _pieces(sink: Sink, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
+    pieces = Pieces(sink.topic)
+    for batch in batches:
+        yield from pieces.add(batch)
+    yield from pieces.rest()
 
 
 def _name(family: str, number: int) -> str:
