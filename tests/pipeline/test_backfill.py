@@ -14,7 +14,7 @@ import pytest
 import mqueue
 from mqueue.model.errors import Refused
 from mqueue.pipeline.blocks import BLOCK, FAULT, Blocks, Tally, by_block
-from mqueue.pipeline.jobs.backfill import JOB, BackfillSettings
+from mqueue.pipeline.jobs.backfill import JOB, BackfillSettings, told_of
 from mqueue.pipeline.jobs.backfill import run as backfill
 from mqueue.pipeline.progress import progress_of
 from mqueue.pipeline.tables import BLOCKS_MAX, block_starts, quoted, reader_options
@@ -59,6 +59,17 @@ def test_blocks_of_numbers_begin_at_multiples() -> None:
     assert block_starts(None, None, 10) == []
     with pytest.raises(Refused, match=f"at most {BLOCKS_MAX}"):
         block_starts(0, 10 * BLOCKS_MAX, 10)
+
+
+def test_runs_of_two_databases_are_two_and_who_logs_in_makes_no_difference() -> None:
+    def told(path: str, *option: str) -> dict[str, Any]:
+        return told_of(BackfillSettings(path=path, format="jdbc", table="orders", topic="t", option=option))
+
+    first = told("jdbc:postgresql://one/shop", "user=a", "password=b", "fetchsize=10")
+    assert told("jdbc:postgresql://two/shop", "user=a", "password=b", "fetchsize=10") != first
+    assert told("jdbc:postgresql://one/shop?password=c", "fetchsize=10") == first
+    assert told("jdbc:postgresql://one/shop", "fetchsize=20") != first
+    assert "password" not in str(first)
 
 
 def test_columns_are_quoted_as_the_database_does() -> None:

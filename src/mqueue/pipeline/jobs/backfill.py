@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _DEAD_BYTES_MAX = 64 * KIB
 _TEXT = ("string", "binary")
+_CREDENTIALS = ("user", "password")
 
 
 class BackfillSettings(TableSettings, frozen=True, kw_only=True):
@@ -126,7 +127,7 @@ def run(spark: SparkSession, settings: BackfillSettings, progress: Progress) -> 
     check_name(settings.topic, "topic")
     run = run_name(settings.run)
     sink = sink_of({name.lower(): value for name, value in settings.options().items()})
-    prefix = prefix_of("backfill", run, _told(settings))
+    prefix = prefix_of("backfill", run, told_of(settings))
     progress.say(f"to go on with this run: --run {run}, and all else as it was")
     with pieces_of(spark, settings.block_bytes):
         table, block = read(spark, settings)
@@ -162,13 +163,17 @@ def _report(run: str, settings: BackfillSettings, done: Sequence[Any], seconds: 
     return Report("backfill", numbers, tuple(findings))
 
 
-def _told(settings: BackfillSettings) -> dict[str, Any]:
-    """What decides what is published, and in which blocks. Files name themselves."""
+def told_of(settings: BackfillSettings) -> dict[str, Any]:
+    """What decides what is published, and in which blocks. Files name themselves; a database does not, and who logs in
+    there makes no difference."""
     names = (
         "topic", "format", "table", "option", "partition_column", "block_rows", "block_bytes",
         "value_column", "key_column", "priority_column", "header_columns", "bad_rows",
     )  # fmt: skip
-    return {"namespace": settings.options()["namespace"], **{name: getattr(settings, name) for name in names}}
+    told = {name: getattr(settings, name) for name in names}
+    told["option"] = [text for text in settings.option if text.partition("=")[0].lower() not in _CREDENTIALS]
+    database = settings.path.partition("?")[0] if settings.format == "jdbc" else ""
+    return {"namespace": settings.options()["namespace"], "database": database, **told}
 
 
 def _check_columns(table: DataFrame, settings: BackfillSettings) -> None:
