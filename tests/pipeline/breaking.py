@@ -140,8 +140,13 @@ ACTS: dict[str, Callable[[Folder], None]] = {
 
 
 def broken(batches: Iterable[pa.RecordBatch], point: str) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
+    """Passes by before each batch, the first as well, and at the end."""
+    left = iter(batches)
+    while True:
         passed(point)
+        batch = next(left, None)
+        if batch is None:
+            return
         yield batch
 
 

@@ -32,6 +32,7 @@ from tests.pipeline.driving import Driver, Failed, Gone, Supervised
 ROWS = 6_000
 BATCHES = 3
 PARTITIONS = 2
+WIDE_BYTES = 8_000
 STARTS_MAX = 6
 TASKS = BATCHES * PARTITIONS
 """In all batches together, at least."""
@@ -41,7 +42,8 @@ FORMATS = ("delta", "iceberg", "parquet")
 class Fault(Struct, frozen=True):
     """`passes`: how often the place is passed in a run at least, so that a seed may choose one of them.
 
-    `starts`: how often the pipeline has to be started; 1: it gets over the fault by itself.
+    `starts`: how often the pipeline has to be started; 1: it gets over the fault by itself. `wide`: messages so large
+    that a task asks the server for several pages, all in one batch.
     """
 
     work: str
@@ -51,10 +53,11 @@ class Fault(Struct, frozen=True):
     after_ms_max: int = 0
     starts: int = 1
     cluster: bool = False
+    wide: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.work}: {self.act} at {self.point}"
+        return f"{self.work}: {self.act} at {self.point}{' of pages' if self.wide else ''}"
 
 
 STREAM, ARCHIVE = "stream", "archive"
@@ -68,7 +71,8 @@ FAULTS = (
     Fault(STREAM, DRIVER, "publish", BATCHES, after_ms_max=20, starts=2),
     Fault(STREAM, DRIVER, "published", BATCHES, starts=2),
     Fault(STREAM, SERVER, "plan", BATCHES),
-    Fault(STREAM, SERVER, "read", TASKS),
+    Fault(STREAM, SERVER, "read", TASKS, after_ms_max=5),
+    Fault(STREAM, SERVER, "read", PARTITIONS * 2, after_ms_max=20, wide=True),
     Fault(STREAM, SERVER, "stage", TASKS, after_ms_max=5),
     Fault(STREAM, SERVER, "publish", BATCHES, after_ms_max=20),
     Fault(STREAM, EXECUTOR, "read", TASKS, cluster=True),
@@ -78,7 +82,8 @@ FAULTS = (
     Fault(ARCHIVE, DRIVER, "file", TASKS, starts=2),
     Fault(ARCHIVE, DRIVER, "append", BATCHES, after_ms_max=20, starts=2),
     Fault(ARCHIVE, DRIVER, "appended", BATCHES, starts=2),
-    Fault(ARCHIVE, SERVER, "file", TASKS),
+    Fault(ARCHIVE, SERVER, "file", TASKS, after_ms_max=5),
+    Fault(ARCHIVE, SERVER, "file", PARTITIONS * 2, after_ms_max=20, wide=True),
     Fault(ARCHIVE, SERVER, "let go", BATCHES, after_ms_max=5),
     Fault(ARCHIVE, "overtake", "append", BATCHES),
     Fault(ARCHIVE, "intrude", "append", BATCHES),
@@ -155,14 +160,16 @@ class Campaign:
         namespace = f"run-{self._runs}"
         with mqueue.Client(self.server.url, namespace=namespace) as client:
             client.configure("in", partitions=PARTITIONS)
-            client.publish_arrow("in", messages(rng))
+            made = messages(rng, WIDE_BYTES if fault.wide else 0)
+            for start in range(0, ROWS, 1000):
+                client.publish_arrow("in", made.slice(start, 1000))
         return {
             "url": self.server.url,
             "namespace": namespace,
             "folder": str(self._place / namespace),
             "from": "in",
             "to": "out",
-            "rows": ROWS // BATCHES,
+            "rows": ROWS if fault.wide else ROWS // BATCHES,
             "format": FORMATS[seed % len(FORMATS)],
         }
 
@@ -208,11 +215,12 @@ class Campaign:
                 yield f"the audit says {report}"
 
 
-def messages(rng: Random) -> pa.Table:
+def messages(rng: Random, least_bytes: int = 0) -> pa.Table:
     """Each one different, as different as they may be."""
+    payloads = [b"%d " % n + rng.randbytes(least_bytes + rng.randrange(60)) for n in range(ROWS)]
     return pa.table(
         {
-            "payload": pa.array([b"%d " % n + rng.randbytes(rng.randrange(60)) for n in range(ROWS)], pa.binary()),
+            "payload": pa.array(payloads, pa.binary()),
             "key": pa.array([rng.choice([None, b"", rng.randbytes(6)]) for _ in range(ROWS)], pa.binary()),
             "priority": pa.array([rng.randrange(4) for _ in range(ROWS)], pa.int64()),
         }

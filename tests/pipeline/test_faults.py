@@ -36,7 +36,7 @@ CHEAP = {
     (ARCHIVE, SERVER, "file"),
     (ARCHIVE, "overtake", "append"),
 }
-CHOSEN = [fault for fault in FAULTS if (fault.work, fault.act, fault.point) in CHEAP]
+CHOSEN = [fault for fault in FAULTS if (fault.work, fault.act, fault.point) in CHEAP and not fault.wide]
 
 
 @pytest.fixture(scope="module")
