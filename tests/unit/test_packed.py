@@ -107,6 +107,25 @@ def test_a_page_of_small_frames_has_an_end(house: House, monkeypatch: pytest.Mon
     assert (rows([*pieces, *rest]), place) == ([row for row in scanned(house.q, "t") if not 7 <= row[0] < 14], None)
 
 
+def test_a_frame_full_of_holes_is_read_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.q.configure("t", retention={"compact": True})
+    keys = [f"k{n}" if n % 2 else "same" for n in range(1000)]
+    house.q.publish_many("t", [mqueue.Draft(b"%d" % n, key=key) for n, key in enumerate(keys)])
+    house.keep_up()
+    kept = [(n, b"%d" % n) for n in range(1000) if n % 2 or n == 998]
+    assert house.q.offsets("t")[0].floor == 1000
+    reads: list[int] = []
+    shelf = type(house.log.shelf)
+    read = shelf.read
+    monkeypatch.setattr(shelf, "read", lambda *words: (reads.append(1), read(*words))[1])
+    pieces, next = house.packed("t").read()
+    assert (rows(pieces), next, len(reads)) == (kept, None, 1)
+    for start in (0, 1, 2, 499, 500, 997, 998, 999):
+        for stop in (500, 501, 1000):
+            wanted = [row for row in kept if start <= row[0] < stop]
+            assert rows(house.packed("t", start, stop).read()[0]) == scanned(house.q, "t", start, stop) == wanted
+
+
 def test_what_is_not_written_yet_is_packed(house: House) -> None:
     house.q.publish("t", b"written")
     for n in range(5):

@@ -32,6 +32,7 @@ class Packing:
         self._tape = tape
         self._pieces: list[_Piece] = []
         self._next: int | None = None
+        self._last: tuple[int, Frame] | None = None
         size = 0
         for found, first, last in tape.pieces(start, stop) if tape is not None else ():
             first, last = max(first, start), min(last, stop)
@@ -75,8 +76,12 @@ class Packing:
     def _cut(self, data: bytes, row: Row, start: int, stop: int) -> bytes:
         """A whole frame as it is, its body not looked at; of another what is wanted."""
         assert self._tape is not None
-        check_place(self._tape, row, head_of(data))
-        return data if start == row.base and stop == row.stop else packed(unpack(data), start, stop)
+        if self._last is None or self._last[0] != row.position:
+            check_place(self._tape, row, head_of(data))
+            if start == row.base and stop == row.stop:
+                return data
+            self._last = row.position, unpack(data)  # of a frame that is full of holes each piece is cut out
+        return packed(self._last[1], start, stop)
 
 
 def _neighbours(pieces: list[_Piece], number: int, segment: Segment) -> list[tuple[Row, int, int]]:
@@ -87,7 +92,8 @@ def _neighbours(pieces: list[_Piece], number: int, segment: Segment) -> list[tup
         found, first, last = pieces[place]
         if not isinstance(found, Row) or found.position + found.length > segment.end:
             break
-        if run and (not 0 <= found.position - end <= GAP_BYTES or found.position - start > RUN_BYTES_MAX):
+        again = run and found.position == run[-1][0].position
+        if run and not again and (not 0 <= found.position - end <= GAP_BYTES or found.position - start > RUN_BYTES_MAX):
             break
         start = start if run else found.position
         end = found.position + found.length

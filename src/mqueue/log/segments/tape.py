@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mqueue.heart.marks import Marks
-from mqueue.heart.runs import segments
+from mqueue.heart.runs import full, segments
 from mqueue.log.segments.index import Table
 from mqueue.wire.frame import Frame
 
@@ -103,8 +103,10 @@ class Tape:
     def pieces(self, start: int, stop: int) -> Iterator[tuple[Frame | Row, int, int]]:
         """The frames that touch [start, stop), each with the first and last offset of what is not dropped of it."""
         for frame in self._between(start, stop):
-            for first, last in self.alive(frame.base, frame.stop):
-                if first < stop and last > start:
+            for first, last in self._alive(frame.base, frame.stop, start):
+                if first >= stop:
+                    return
+                if last > start:
                     yield frame, first, last
 
     def _between(self, start: int, stop: int) -> Iterator[Frame | Row]:
@@ -119,15 +121,16 @@ class Tape:
 
     def alive(self, start: int, stop: int) -> list[tuple[int, int]]:
         """The stretches of [start, stop) that are not dropped."""
+        return list(self._alive(start, stop, start))
+
+    def _alive(self, start: int, stop: int, since: int) -> Iterator[tuple[int, int]]:
+        """The same one by one, without those that end before `since`: of a frame with many, one may be asked for."""
         if start >= self.floor:
-            return [(start, stop)]
+            return iter([(start, stop)])
         low = min(stop, self.floor)
-        found = list(segments(start, self.kept.mask(start, low)))
-        if stop > self.floor:
-            if found and found[-1][1] == self.floor:
-                return [*found[:-1], (found[-1][0], stop)]
-            found.append((self.floor, stop))
-        return found
+        mask = self.kept.mask(start, low) | full(stop - low) << low - start
+        before = (~mask & full(max(0, since - start))).bit_length()
+        return segments(start + before, mask >> before)
 
     def offset_row(self, at: int) -> int:
         """The number of the first row whose last message was appended at `at` or later."""
