@@ -10,6 +10,7 @@ again until it is done, and what came out is compared with what went in. Each ru
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -274,6 +275,7 @@ def main() -> int:
     given = parser.parse_args()
     chosen = [fault for fault in FAULTS if given.only in fault.name]
     outcomes = []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left behind
     with tempfile.TemporaryDirectory() as place, Campaign(Path(place)) as campaign:
         for fault in chosen:
             for seed in range(given.first, given.first + given.seeds):
