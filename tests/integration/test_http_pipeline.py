@@ -137,14 +137,16 @@ def test_a_bad_choice_of_parts_is_refused(ask: Asking, body: object) -> None:
 
 
 def test_where_partitions_begin_and_end(ask: Asking, clock: ManualClock) -> None:
+    made_at = rfc3339(clock.now())
     ask("POST", "/v1/topics/orders/messages", staged("one", "two"))
     clock.advance("1h")
     now = clock.now()
     ask("POST", "/v1/topics/orders/messages", staged("three"))
     told = {"partition": 0, "first": 0, "next": 3, "at": None, "floor": 0}
-    assert ask("GET", "/v1/topics/orders/offsets").json == {"partitions": [told]}
+    assert ask("GET", "/v1/topics/orders/offsets").json == {"partitions": [told], "made_at": made_at}
     for time in (str(now), rfc3339(now)):
-        assert ask("GET", f"/v1/topics/orders/offsets?time={time}").json == {"partitions": [{**told, "at": 2}]}
+        found = ask("GET", f"/v1/topics/orders/offsets?time={time}").json
+        assert found == {"partitions": [{**told, "at": 2}], "made_at": made_at}
     assert ask("GET", "/v1/topics/orders/offsets?time=soon").error == "bad_time"
     assert ask("GET", "/v1/topics/nowhere/offsets").status == 404
 
