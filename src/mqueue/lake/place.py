@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,6 +17,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 from mqueue.model.errors import Refused, Unavailable
+
+_LOOKS = 5
+"""How often a directory that changes under the reader is listed before that is an error."""
 
 
 class Place:
@@ -79,17 +82,23 @@ class Place:
 
     def walk(self, below: str = "") -> Iterator[tuple[str, int, int]]:
         """(name, size, milliseconds since 1970 when it was changed) of all files, at any depth."""
-        files, root = self._open()
-        start = f"{root}/{below}" if below else root
-        for info in files.get_file_info(fs.FileSelector(start, allow_not_found=True, recursive=True)):
+        _, root = self._open()
+        for info in self._list(f"{root}/{below}" if below else root, recursive=True):
             if info.type == fs.FileType.File:
                 yield info.path[len(root) + 1 :], info.size, (info.mtime_ns or 0) // 1_000_000
 
     def names(self) -> list[str]:
         """What stands directly in the root."""
-        files, root = self._open()
-        found = files.get_file_info(fs.FileSelector(root, allow_not_found=True))
-        return sorted(info.base_name for info in found)
+        return sorted(info.base_name for info in self._list(self._open()[1], recursive=False))
+
+    def _list(self, directory: str, recursive: bool) -> list[Any]:
+        """Empty where there is nothing. pyarrow fails if a directory appears while it looks: then it looks again."""
+        files, _ = self._open()
+        selector = fs.FileSelector(directory, allow_not_found=True, recursive=recursive)
+        for _ in range(_LOOKS - 1):
+            with suppress(FileNotFoundError):
+                return files.get_file_info(selector)  # type: ignore[no-any-return]
+        return files.get_file_info(selector)  # type: ignore[no-any-return]
 
     def _open(self) -> tuple[Any, str]:
         if self._files is None:
