@@ -81,7 +81,7 @@ format: setup ## rewrite the sources in house format, the stub of the async brok
 
 lock: setup ## recompile requirements.lock; ARGS=--upgrade for newer versions
 	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe \
-	  --extra dev --extra lake --extra server --extra spark --extra spark-java \
+	  --extra cluster --extra dev --extra dev-cluster --extra lake --extra server --extra spark --extra spark-java \
 	  --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
 	  --output-file requirements.lock $(ARGS) pyproject.toml
 

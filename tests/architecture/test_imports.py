@@ -23,6 +23,7 @@ LAYERS = (
     ("store",),
     ("broker",),
     ("lake",),
+    ("cluster",),
     ("server", "client"),
     ("pipeline",),
     ("config",),

@@ -1,0 +1,1 @@
+"""A node of a cluster: owned virtual shards, publishing from anywhere, forwarding."""

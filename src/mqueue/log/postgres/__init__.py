@@ -1,0 +1,1 @@
+"""PostgreSQL as a log: what is durable of a cluster."""
