@@ -1,5 +1,6 @@
-"""For the tests of programs that use mqueue: a clock that is moved by hand, and pytest fixtures."""
+"""For the tests of programs that use mqueue: a clock that is moved by hand, pytest fixtures, servers of one's own."""
 
+from mqueue.assembly.postgres import PostgresServer
 from mqueue.testing.clock import ManualClock
 
-__all__ = ["ManualClock"]
+__all__ = ["ManualClock", "PostgresServer"]

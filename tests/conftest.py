@@ -1,0 +1,25 @@
+"""One PostgreSQL server for all tests that ask for one, started with the first; each test has a database of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from mqueue.testing import PostgresServer
+
+_NUMBERS = count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """Shared: whoever stops, kills or pauses a server makes one of his own, by `PostgresServer()`."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> str:
+    """The URL of an empty database, which goes with the server."""
+    return postgres.create(f"test_{next(_NUMBERS)}")
