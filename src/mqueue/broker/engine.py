@@ -136,14 +136,14 @@ class Engine:
 
     def topic(self, namespace: str, name: str, now: int) -> Topic:
         """A topic, made on first use."""
-        topic = self.store.state.names.get((namespace, name))
+        topic = self.store.find_topic(namespace, name)
         if topic is None:
             topic = self.store.topic(check_name(namespace, "namespace"), check_name(name, "topic"), now)
         return topic
 
     def known_topic(self, namespace: str, name: str) -> Topic:
         """A topic that has to be there."""
-        topic = self.store.state.names.get((namespace, name))
+        topic = self.store.find_topic(namespace, name)
         if topic is None:
             raise NotFound(f"topic {check_name(name, 'topic')!r} is not there in namespace {namespace!r}")
         return topic
@@ -165,7 +165,7 @@ class Engine:
 
     def draft_topic(self, namespace: str, name: str, now: int) -> Topic:
         """A topic to check a call against: as it is, or as it would be made."""
-        topic = self.store.state.names.get((namespace, name))
+        topic = self.store.find_topic(namespace, name)
         if topic is None:
             check_name(name, "topic")
             check_settings(name, self.store.defaults)

@@ -8,7 +8,7 @@ takes back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -35,7 +35,7 @@ class Covered(Struct, frozen=True):
 
 
 class Page(Struct):
-    pieces: list[bytes]
+    pieces: Sequence[bytes | memoryview]
     next: int | None
     """The offset to go on with; None: this was all."""
 

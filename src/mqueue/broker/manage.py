@@ -29,7 +29,7 @@ def configure(engine: Engine, namespace: str, name: str, settings: Mapping[str, 
 
     with engine.lock:
         now = engine.tick()
-        known = engine.store.state.names.get((namespace, check_name(name, "topic")))
+        known = engine.store.find_topic(namespace, check_name(name, "topic"))
         wanted = parse(settings, engine.store.defaults if known is None else known.settings)
         if known is None:
             known = engine.store.make_topic(namespace, name, wanted, now)

@@ -100,8 +100,8 @@ def publish_drafts(engine: Engine, namespace: str, name: str | None, items: Sequ
         engine.store.check(topic, rows, now)
         work.append((target, rows, numbers))
     check_size(sum(rows.size for _, rows, _ in work), engine.store.limits)
-    known = engine.store.state.names
-    engine.store.check_topics(namespace, sum((namespace, target) not in known for target in batches))
+    find = engine.store.find_topic
+    engine.store.check_topics(namespace, sum(find(namespace, target) is None for target in batches))
     engine.quotas.admit(namespace, len(items), now)
     answers: dict[int, Receipt] = {}
     for target, rows, numbers in work:

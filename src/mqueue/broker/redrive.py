@@ -53,7 +53,7 @@ class Graveyard:
         """Where the dead lie; None if nothing has died so far. Call it with the lock held, as all below."""
         origin = self.engine.known_topic(self._namespace, self._origin)
         name = dlq_of(origin)
-        topic = self.engine.store.state.names.get((self._namespace, name)) if name else None
+        topic = self.engine.store.find_topic(self._namespace, name) if name else None
         return None if topic is None else TopicDesk(self.engine, topic)
 
     def rows(self, frame: Frame, first: int, stop: int, desk: TopicDesk) -> Iterator[tuple[int, DeadMessage]]:

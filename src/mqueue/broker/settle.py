@@ -149,7 +149,7 @@ def follow(desk: TopicDesk, call: bytes, drafts: Sequence[Any], held: bool, now:
     known = store.state.follows.find(call, now)
     if known is not None:
         engine.confirm()
-        return tuple(Receipt(*placed, store.log.durability) for placed in known.receipts)
+        return tuple(store.receipt(placed) for placed in known.receipts)
     if not held:
         return None
     receipts = tuple(publish_drafts(engine, desk.namespace, None, list(drafts), now))

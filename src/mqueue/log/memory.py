@@ -17,6 +17,7 @@ from mqueue.heart.fold import Entry
 from mqueue.heart.marks import BLOCK, Marks
 from mqueue.heart.runs import segments
 from mqueue.log import told
+from mqueue.log.merge import merged
 from mqueue.model.events import (
     Duplicated,
     Event,
@@ -26,8 +27,6 @@ from mqueue.model.events import (
     Redriven,
     Rescheduled,
     Settled,
-    TopicMade,
-    TopicSet,
     Voided,
 )
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX
@@ -340,24 +339,10 @@ class MemoryLog:
         return np.array(rows, np.int64).reshape(-1, 6)
 
     def entries(self) -> Iterator[Entry]:
-        """Topic by topic. Frames and events of a topic are merged by time: what shares a millisecond commutes.
-
-        But a partition has to be there before its first frame.
-        """
+        """Topic by topic."""
         for topic, journal in self._journals.items():
-            partitions = self._partitions(topic)
-            appended = self._appended(topic)
-            frame, stamp = next(appended, (None, 0))
-            for event in journal.since_mark():
-                while frame is not None and frame.at[stamp] <= event.at and frame.partition < partitions:
-                    yield told.appended(frame, stamp)
-                    frame, stamp = next(appended, (None, 0))
-                yield event
-                if isinstance(event, TopicMade | TopicSet):
-                    partitions = event.settings.partitions
-            while frame is not None:
-                yield told.appended(frame, stamp)
-                frame, stamp = next(appended, (None, 0))
+            for entry in merged(journal.since_mark(), self._appended(topic), self._partitions(topic)):
+                yield told.appended(*entry[2]) if isinstance(entry, tuple) else entry
 
     def _partitions(self, topic: int) -> int:
         """How many partitions a topic had at its last checkpoint."""
@@ -392,7 +377,7 @@ class MemoryLog:
             tape = self._tapes[topic, partition] = Tape(topic, partition)
         return tape
 
-    def _appended(self, topic: int) -> Iterator[tuple[Frame, int]]:
+    def _appended(self, topic: int) -> Iterator[tuple[int, int, tuple[Frame, int]]]:
         """The stamps of a topic in order of time and id, which is the order they were written in."""
         stamps = [
             (frame.at[stamp], frame.ids[stamp], stamp, frame)
@@ -402,4 +387,4 @@ class MemoryLog:
             for stamp in range(len(frame.at))
         ]
         stamps.sort(key=lambda entry: entry[:2])
-        return ((frame, stamp) for _, _, stamp, frame in stamps)
+        return ((at, frame.partition, (frame, stamp)) for at, _, stamp, frame in stamps)

@@ -5,7 +5,7 @@ All of it is worked out before anything is written, so a call that fails has cha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import repeat
 
 import numpy as np
@@ -14,7 +14,6 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from mqueue.heart.dedup import Claim, digest
-from mqueue.heart.heart import Heart
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import BadPriority, Conflict
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX, PRIORITIES_ALIVE_MAX
@@ -138,8 +137,8 @@ def check_priorities(topic: Topic, rows: Rows) -> None:
         )
 
 
-def recognise(heart: Heart, topic: Topic, rows: Rows, now: int) -> Known:
-    """Look up the idempotency keys of a call. The same key with another payload is a conflict."""
+def recognise(rows: Rows, find: Callable[[bytes], Claim | None]) -> Known:
+    """Look up the idempotency keys of a call, by their digests. The same key with another payload is a conflict."""
     claims: dict[int, Claim] = {}
     repeats: dict[int, int] = {}
     fresh: list[int] = []
@@ -148,7 +147,7 @@ def recognise(heart: Heart, topic: Topic, rows: Rows, now: int) -> Known:
         if key is None:
             fresh.append(row)
             continue
-        claim = heart.find_claim(topic, digest(key.encode()), now)
+        claim = find(digest(key.encode()))
         if claim is not None:
             if claim.digest != digest(rows.payload[row]):
                 raise Conflict(f"idempotency key {key!r:.80} was used with another payload, for message {claim.id}")
@@ -160,7 +159,6 @@ def recognise(heart: Heart, topic: Topic, rows: Rows, now: int) -> Known:
         else:
             first[key] = row
             fresh.append(row)
-    topic.dedup.make_room(len(first), topic.settings, now, lambda claim: heart.done(topic, claim, now))
     return Known(claims, repeats, fresh)
 
 

@@ -27,7 +27,7 @@ from mqueue.model.priority import NORMAL
 from mqueue.model.settings import Settings
 from mqueue.policy.routing import partition_of
 from mqueue.store import bury
-from mqueue.store.place import check_priorities, check_priority, place, receipts, recognise
+from mqueue.store.place import Known, check_priorities, check_priority, place, receipts, recognise
 from mqueue.store.tokens import Tokens
 from mqueue.store.visits import Visits
 from mqueue.wire.frame import Frame
@@ -122,7 +122,7 @@ class Store:
                 rows = bury.copies(self.log, list(dead), self.unburied)
                 if not rows.payload:
                     continue
-                target = self.state.names.get((topic.namespace, name)) or self.add_topic(
+                target = self.find_topic(topic.namespace, name) or self.add_topic(
                     topic.namespace, name, bury.dlq_settings(self.defaults), now
                 )
                 self._append_rows(target, rows, now)
@@ -147,9 +147,12 @@ class Store:
 
     # Topics and groups
 
+    def find_topic(self, namespace: str, name: str) -> Topic | None:
+        return self.state.names.get((namespace, name))
+
     def topic(self, namespace: str, name: str, now: int) -> Topic:
         """A topic, made on first use."""
-        topic = self.state.names.get((namespace, name))
+        topic = self.find_topic(namespace, name)
         return topic if topic is not None else self.make_topic(namespace, name, self.defaults, now)
 
     def make_topic(self, namespace: str, name: str, settings: Settings, now: int) -> Topic:
@@ -250,7 +253,7 @@ class Store:
         """All or none of a call; receipts in the order of its rows."""
         if rows.idempotency_key is None:
             return self._write(topic, rows, now)
-        known = recognise(self.heart, topic, rows, now)
+        known = self.recognise(topic, rows, now)
         fresh = self._write(topic, rows if len(known.fresh) == len(rows) else rows.take(known.fresh), now)
         receipts = dict(zip(known.fresh, fresh, strict=True))
         durability = self.log.durability
@@ -268,9 +271,20 @@ class Store:
         self.ids.check(len(rows), now)
         known = len(rows)
         if rows.idempotency_key is not None:
-            known = len(recognise(self.heart, topic, rows, now).fresh)
+            known = len(self.recognise(topic, rows, now).fresh)
         self.check_room(topic, known)
         check_priorities(topic, rows)
+
+    def recognise(self, topic: Topic, rows: Rows, now: int) -> Known:
+        """What is known of the idempotency keys of a call."""
+        known = recognise(rows, lambda key: self.heart.find_claim(topic, key, now))
+        keys = sum(key is not None for key in rows.idempotency_key or ()) - len(known.claims) - len(known.repeats)
+        topic.dedup.make_room(keys, topic.settings, now, lambda claim: self.heart.done(topic, claim, now))
+        return known
+
+    def receipt(self, placed: ev.Placed) -> Receipt:
+        """The receipt of a message that was published with a settle call before."""
+        return Receipt(*placed, self.log.durability)
 
     def append(self, topic: Topic, frames: list[Frame], now: int) -> None:
         """Frames that need no filtering: given ids, written, made known to the heart."""

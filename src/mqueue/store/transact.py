@@ -190,7 +190,7 @@ def _check_commit(store: Store, topic: Topic, staging: Staging) -> None:
     """Raise if what was staged cannot be published. Once the first step is done nothing may stop the others."""
     missing = 0
     for name in staging.targets:
-        target = store.state.names.get((topic.namespace, name))
+        target = store.find_topic(topic.namespace, name)
         parts = [part for part in staging.parts.values() if part.target == name]
         if target is None:
             missing += 1
@@ -219,7 +219,7 @@ def _next(store: Store, topic: Topic, staging: Staging) -> Iterator[tuple[str, F
 
 
 def _publish(store: Store, namespace: str, name: str, staged: list[Frame], now: int) -> None:
-    target = store.state.names.get((namespace, name)) or store.add_topic(namespace, name, store.settings_of(name), now)
+    target = store.find_topic(namespace, name) or store.add_topic(namespace, name, store.settings_of(name), now)
     depth_max = target.settings.max_depth
     count = sum(frame.count for frame in staged)
     if depth_max is not None and target.settings.overflow == "drop_oldest":

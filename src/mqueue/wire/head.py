@@ -40,7 +40,8 @@ VERSION = 1
 HEAD_LENGTH_MIN = 88
 
 PRIORITY, DELIVER_AT, EXPIRES_AT, IDEMPOTENCY_KEY = 1 << 3, 1 << 4, 1 << 6, 1 << 8
-"""The bits of the numbers in `columns`."""
+"""The bits of the numbers in `columns`, and of what is claimed."""
+NUMBERS = PRIORITY | DELIVER_AT | EXPIRES_AT
 
 _ALL = struct.Struct("<4sIHHIIIIIIIIiqqqqq")
 _FRONT = struct.Struct("<4sI")
