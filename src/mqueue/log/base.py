@@ -20,7 +20,7 @@ from mqueue.wire.rows import Extras
 
 
 class Packing(Protocol):
-    def read(self) -> tuple[list[bytes], int | None]:
+    def read(self) -> tuple[Sequence[bytes | memoryview], int | None]:
         """Packed frames in order, nothing in them but what was asked for and is not dropped; and where to go on.
 
         None: that was all. No frames, but a place to go on: things have moved meanwhile, so look again.

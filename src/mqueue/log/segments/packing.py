@@ -6,6 +6,8 @@ a segment may be copied on and removed; then the reader is told where to look ag
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mqueue.log.segments.segment import Segment
 from mqueue.log.segments.shelf import Shelf, check_place
 from mqueue.log.segments.tape import Row, Tape
@@ -45,9 +47,9 @@ class Packing:
                 tape.close()  # it is packed without the lock
             self._pieces.append((found, first, last))
 
-    def read(self) -> tuple[list[bytes], int | None]:
+    def read(self) -> tuple[Sequence[bytes | memoryview], int | None]:
         """Packed frames in order, and where to go on. Not even one: what was there lies elsewhere now."""
-        done: list[bytes] = []
+        done: list[bytes | memoryview] = []
         pieces = self._pieces
         while len(done) < len(pieces):
             found, first, last = pieces[len(done)]
@@ -56,7 +58,7 @@ class Packing:
                 continue
             segment = self._shelf.of(found.position)
             run = [] if segment is None else _neighbours(pieces, len(done), segment)
-            data = b"" if segment is None else self._read(segment, run)
+            data = memoryview(b"" if segment is None else self._read(segment, run))  # cut, not copied
             if not data:
                 return done, first
             for row, start, stop in run:
@@ -73,7 +75,7 @@ class Packing:
             raise Corrupt(f"{segment.name} ends before the frame at position {last.position}")
         return data if len(data) == length else b""
 
-    def _cut(self, data: bytes, row: Row, start: int, stop: int) -> bytes:
+    def _cut(self, data: memoryview, row: Row, start: int, stop: int) -> bytes | memoryview:
         """A whole frame as it is, its body not looked at; of another what is wanted."""
         assert self._tape is not None
         if self._last is None or self._last[0] != row.position:
