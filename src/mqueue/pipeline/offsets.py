@@ -23,7 +23,7 @@ Places: TypeAlias = dict[str, dict[int, int]]
 
 SPLIT_ROWS_MIN = 100_000
 """Fewer rows than these are not worth a second task, unless somebody asks for it."""
-TASK_ROWS = 1_000_000
+TASK_ROWS = 4_000_000
 """Unless somebody says otherwise no task reads more: a failed one costs seconds, not minutes."""
 
 
