@@ -11,7 +11,7 @@ import pytest
 import mqueue
 from mqueue.config import Config, Jwt, Metrics, Secret, Security
 from mqueue.pipeline.load import read
-from mqueue.pipeline.schema import VIEWS
+from mqueue.pipeline.schema import VIEWS, whole_schema
 from mqueue.server.security.tokens import issue
 from mqueue.testing import ManualClock
 from mqueue.testing.server import RunningServer
@@ -64,7 +64,7 @@ def expected(start: int, stop: int) -> list[bytes]:
 
 def test_all_columns_as_the_client_sees_them(spark: SparkSession, place: Any) -> None:
     url, client, _ = place
-    frame = load(spark, url, subscribe="orders", includeHeaders="true", minPartitions=5)
+    frame = load(spark, url, whole_schema("messages"), subscribe="orders", minPartitions=5)
     assert frame.columns == list(VIEWS["messages"])
     rows = {(row["partition"], row["offset"]): row for row in frame.collect()}
     assert len(rows) == 30
@@ -75,8 +75,14 @@ def test_all_columns_as_the_client_sees_them(spark: SparkSession, place: Any) ->
         assert (row["priority"], row["deliver_at"]) == (message.priority, None)
         assert row["timestamp"].timestamp() == message.published_at.timestamp()
         assert {h["key"]: bytes(h["value"]).decode() for h in row["headers"] or ()} == dict(message.headers)
-    assert "headers" not in load(spark, url, subscribe="orders").columns
     assert frame.rdd.getNumPartitions() >= 5
+
+
+def test_without_a_schema_there_are_the_columns_of_kafka_and_ours(spark: SparkSession, place: Any) -> None:
+    kafka = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    ours = ["namespace", "id", "priority", "deliver_at", "idempotency_key"]
+    assert load(spark, place[0], subscribe="orders").columns == kafka + ours
+    assert load(spark, place[0], subscribe="orders", includeHeaders="true").columns == [*kafka, "headers", *ours]
 
 
 def test_bounds_by_offset_time_pattern_and_assignment(spark: SparkSession, place: Any) -> None:

@@ -35,6 +35,9 @@ VIEWS: dict[str, dict[str, pa.DataType]] = {
     },
 }
 
+_ASKED_FOR = ("expires_at", "fairness_key")
+"""Few use them, and each column costs Spark something for every row: they are read where a schema names them."""
+
 _SPARK: dict[pa.DataType, str] = {
     pa.binary(): "binary",
     pa.string(): "string",
@@ -46,10 +49,14 @@ _SPARK: dict[pa.DataType, str] = {
 
 
 def spark_schema(view: str, include_headers: bool) -> str:
-    """The columns of a view as Spark takes them."""
-    return ", ".join(
-        f"`{name}` {_SPARK[type]}" for name, type in VIEWS[view].items() if name != "headers" or include_headers
-    )
+    """The columns of a view as Spark takes them, where nobody says which."""
+    left_out = _ASKED_FOR if include_headers else (*_ASKED_FOR, "headers")
+    return _text({name: type for name, type in VIEWS[view].items() if name not in left_out})
+
+
+def whole_schema(view: str) -> str:
+    """All columns of a view as Spark takes them."""
+    return _text(VIEWS[view])
 
 
 def spark_types(view: str) -> dict[str, str]:
@@ -60,3 +67,7 @@ def spark_types(view: str) -> dict[str, str]:
 def arrow_schema(view: str, names: list[str]) -> pa.Schema:
     """Columns of a view as Arrow, in this order."""
     return pa.schema([(name, VIEWS[view][name]) for name in names])
+
+
+def _text(columns: dict[str, pa.DataType]) -> str:
+    return ", ".join(f"`{name}` {_SPARK[type]}" for name, type in columns.items())

@@ -17,7 +17,7 @@ from mqueue.model.times import to_datetime
 from mqueue.pipeline.connection import Connection
 from mqueue.pipeline.offsets import Range
 from mqueue.pipeline.runs import chunks
-from mqueue.pipeline.schema import MESSAGES, spark_schema
+from mqueue.pipeline.schema import MESSAGES, whole_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,11 +70,10 @@ class LogWindow:
             "assign": _json({topic: [piece.partition for piece in pieces]}),
             "startingOffsets": _json({topic: {str(piece.partition): piece.start for piece in pieces}}),
             "endingOffsets": _json({topic: {str(piece.partition): piece.stop for piece in pieces}}),
-            "includeHeaders": "true",
             "failOnDataLoss": "false",  # a window of time is what is there of it, and that is held
             "maxRecordsPerPartition": str(self._window.chunk),  # one task for a partition: its order stays
         }
-        return spark.read.format("mqueue").options(**options).load()
+        return spark.read.format("mqueue").options(**options).schema(whole_schema(MESSAGES)).load()
 
     def hold(self, name: str) -> None:
         with self._connection.open() as client:
@@ -131,7 +130,7 @@ class LakeWindow:
 
 def stored_columns() -> str:
     """The columns that are in files of a lake, as Spark takes them."""
-    columns = spark_schema(MESSAGES, include_headers=True).split(", ")
+    columns = whole_schema(MESSAGES).split(", ")
     return ", ".join(column for column in columns if column.split("`")[1] in STORED)
 
 

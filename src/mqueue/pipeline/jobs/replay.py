@@ -28,7 +28,7 @@ from mqueue.pipeline.progress import Progress
 from mqueue.pipeline.register import register
 from mqueue.pipeline.report import Report, Value, rate
 from mqueue.pipeline.runs import prefix_of, run_name
-from mqueue.pipeline.schema import MESSAGES, spark_schema
+from mqueue.pipeline.schema import MESSAGES, whole_schema
 from mqueue.pipeline.sink import family_of, find
 from mqueue.pipeline.windows import LakeWindow, LogWindow, Origin, Window
 
@@ -85,7 +85,7 @@ def run(spark: SparkSession, settings: ReplaySettings, progress: Progress) -> Re
     told = _told(settings, window, version)
     progress.say(_to_go_on(run, window, version))
     register(spark)
-    transform(spark.createDataFrame([], spark_schema(MESSAGES, include_headers=True)), settings)  # is it SQL at all?
+    transform(spark.createDataFrame([], whole_schema(MESSAGES)), settings)  # is it SQL at all?
     origin.hold(f"replay.{run}")
     published, before = _chunks(spark, settings, origin, work, prefix_of("replay", run, told), progress)
     origin.let_go(f"replay.{run}")
