@@ -86,7 +86,6 @@ class State:
             ev.Concluded: self._concluded,
             ev.Chosen: self._chosen,
             ev.Forgotten: self._forgotten,
-            ev.Late: _nothing,
         }
 
     def apply(self, event: ev.Event) -> None:
@@ -341,4 +340,4 @@ def _of(spans: tuple[ev.Span, ...], partition: int) -> list[tuple[int, int]]:
 
 
 def _nothing(event: ev.Event) -> None:
-    """A duplicate changes nothing; the trace shows it. Nor does it to be late: the frame knows."""
+    """A duplicate changes nothing; the trace shows it."""

@@ -205,14 +205,3 @@ class Chosen(Event, frozen=True, gc=False, tag=23, array_like=True):
     """
 
     parts: tuple[str, ...]
-
-
-class Late(Event, frozen=True, gc=False, tag=25, array_like=True):
-    """A frame from `start` on arrived when others had gone before it: it counts as appended at `at`, not before.
-
-    Where the log is written by several it is read by one, who decides the order. Folding it changes nothing: whoever
-    reads the frame looks here for its time.
-    """
-
-    partition: int
-    start: int
