@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -13,10 +12,9 @@ _NUMBERS = count(1)
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
+def postgres(postgres_server: PostgresServer) -> PostgresServer:
     """Shared: whoever stops, kills or pauses a server makes one of his own, by `PostgresServer()`."""
-    with PostgresServer() as server:
-        yield server
+    return postgres_server
 
 
 @pytest.fixture

@@ -16,21 +16,23 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import redis
 
 from mqueue.assembly.guard import family
+from mqueue.assembly.redis import MASTER
 from mqueue.model.errors import BadSetting, Unavailable
-from mqueue.testing import PostgresServer
+from mqueue.testing import PostgresServer, RedisServer
 
 DEADLINE_SECONDS = 120
 SRC = Path(__file__).resolve().parents[2] / "src"
 
 ORPHAN = """
 import os, signal
-from mqueue.testing import PostgresServer
-server = PostgresServer()
+from mqueue.testing import {kind}
+server = {kind}()
 if {paused}:
     server.pause()
-print(server._process.pid, server.directory, flush=True)
+print(server.pid, server.directory, flush=True)
 os.kill(os.getpid(), signal.{end})
 """
 ORDINARY = """
@@ -103,20 +105,30 @@ def test_a_paused_server_does_not_answer_until_it_is_resumed() -> None:
         server.pause()  # a server that is paused can be stopped
 
 
-def test_a_directory_is_opened_again() -> None:
+def test_a_directory_is_opened_again_also_one_that_is_too_long_for_a_socket() -> None:
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
-        with PostgresServer(Path(place) / "pg") as server:
+        long = Path(place) / ("long" * 30)
+        with PostgresServer(long) as server:
             server.run("create table t (n int); insert into t values (7)")
-        with PostgresServer(Path(place) / "pg") as server:
+        with PostgresServer(long) as server:
             assert server.run("select n from t") == "7"
+            assert not [*(long / "data").glob(".s.PGSQL.*")]
+
+
+def test_it_listens_on_a_socket_where_the_path_is_short(postgres: PostgresServer) -> None:
+    place = postgres.directory / "data"
+    if len(str(place)) > 80:
+        pytest.skip(f"{place} is not short")
+    with psycopg.connect(postgres.url(), host=str(place)) as connection:
+        assert connection.execute("select inet_server_addr()").fetchone() == (None,)
 
 
 def test_a_port_that_is_taken_is_not_used(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mqueue.assembly import postgres as module
+    from mqueue.assembly import local
 
-    free, offered = module.free_port, [postgres.port]
-    monkeypatch.setattr(module, "free_port", lambda: offered.pop() if offered else free())
+    free, offered = local.free_port, [postgres.port]
+    monkeypatch.setattr(local, "free_port", lambda: offered.pop() if offered else free())
     with PostgresServer() as server:
         assert not offered
         assert server.port != postgres.port
@@ -128,19 +140,35 @@ def test_a_server_that_does_not_start_says_why() -> None:
 
 
 def test_without_the_package_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqueue.assembly.postgres.find_spec", lambda name: None)
-    with pytest.raises(Unavailable, match=r"pip install 'mqueue\[dev-cluster\]'"):
-        PostgresServer()
+    for module, kind in (("postgres", PostgresServer), ("redis", RedisServer)):
+        monkeypatch.setattr(f"mqueue.assembly.{module}.find_spec", lambda name: None)
+        with pytest.raises(Unavailable, match=r"pip install 'mqueue\[dev-cluster\]'"):
+            kind()
 
 
-@pytest.mark.parametrize(("end", "paused"), [("SIGKILL", False), ("SIGKILL", True), ("SIGTERM", False)])
-def test_no_process_outlives_whoever_started_it(end: str, paused: bool) -> None:
-    script = ORPHAN.format(end=end, paused=paused)
-    done = _run(script)
+@pytest.mark.parametrize(
+    ("kind", "end", "paused"),
+    [
+        ("PostgresServer", "SIGKILL", False),
+        ("PostgresServer", "SIGKILL", True),
+        ("PostgresServer", "SIGTERM", False),
+        ("RedisServer", "SIGKILL", True),
+    ],
+)
+def test_nothing_outlives_whoever_started_it(kind: str, end: str, paused: bool) -> None:
+    done = _run(ORPHAN.format(kind=kind, end=end, paused=paused))
     assert done.returncode == -getattr(signal, end), done.stderr
     pid, directory = done.stdout.split()
-    _until(lambda: not _mentions(directory), f"a process of {directory} is left")
     _until(lambda: not _lives(int(pid)), f"process {pid} is left")
+    _until(lambda: not Path(directory).exists(), f"{directory} is left")
+    assert not _mentions(directory)
+
+
+def test_a_guard_that_is_killed_takes_its_server_along() -> None:
+    with PostgresServer() as server:
+        os.kill(server._process._guard.pid, signal.SIGKILL)
+        _until(lambda: not _lives(server.pid), "the server is left")
+        _until(lambda: not _mentions(str(server.directory)), "a process of the server is left")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs as somebody else")
@@ -158,6 +186,85 @@ def test_root_is_told_that_others_cannot_get_there(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     with pytest.raises(BadSetting, match="is closed to others"):
         PostgresServer(tmp_path / "pg")
+
+
+def test_redis_forgets_when_it_ends_and_goes_back_to_a_dump() -> None:
+    with RedisServer() as server, closing(redis.Redis.from_url(server.url())) as connection:
+        port = server.port
+        connection.set("a", "old")
+        dump = server.dump()
+        connection.set("a", "new")
+        server.restore(dump)
+        assert connection.get("a") == b"old"
+        server.kill()
+        assert not server.runs
+        server.start()
+        assert (server.port, connection.get("a")) == (port, None)
+        connection.set("a", "again")
+        server.flush()
+        assert connection.get("a") is None
+        server.stop()
+        server.start()
+        assert connection.ping()
+    assert not server.directory.exists()
+
+
+def test_redis_keeps_what_it_answered_with_a_log() -> None:
+    with RedisServer(appendonly=True) as server, closing(redis.Redis.from_url(server.url())) as connection:
+        connection.set("a", "old")
+        dump = server.dump()
+        connection.set("a", "new")
+        server.kill()
+        server.start()
+        assert connection.get("a") == b"new"
+        server.restore(dump)
+        assert connection.get("a") == b"old"
+
+
+def test_redis_wants_its_password_unless_it_has_none(redis_server: RedisServer) -> None:
+    wrong = redis.Redis.from_url(redis_server.url(password="wrong"))
+    with closing(wrong), pytest.raises(redis.AuthenticationError):
+        wrong.ping()
+    for password in ("", "it's \"@\\ secret/"):
+        with RedisServer(password=password) as server, closing(redis.Redis.from_url(server.url())) as connection:
+            assert connection.ping()
+
+
+def test_redis_is_paused_and_a_taken_port_is_not_used(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mqueue.assembly import local
+
+    free, offered = local.free_port, [redis_server.port]
+    monkeypatch.setattr(local, "free_port", lambda: offered.pop() if offered else free())
+    with RedisServer() as server:
+        assert not offered
+        assert server.port != redis_server.port
+        server.pause()
+        with closing(redis.Redis.from_url(server.url(), socket_timeout=0.3, retry=None)) as connection:
+            with pytest.raises(redis.TimeoutError):
+                connection.ping()
+            server.resume()
+            _until(lambda: _answers(connection), "it does not answer")
+
+
+def test_a_sentinel_makes_the_replica_master_when_the_master_is_killed() -> None:
+    with (
+        RedisServer() as master,
+        RedisServer(password=master.password, replica_of=master) as replica,
+        RedisServer(sentinel_of=master) as sentinel,
+        closing(redis.Redis.from_url(sentinel.url())) as asked,
+    ):
+        _until(lambda: [r["port"] for r in asked.sentinel_slaves(MASTER)] == [replica.port], "the replica is unknown")
+        master.kill()
+        _until(lambda: asked.sentinel_master(MASTER)["port"] == replica.port, "the replica is not made master")
+
+
+def _answers(connection: redis.Redis) -> bool:
+    try:
+        return bool(connection.ping())
+    except redis.RedisError:
+        return False
 
 
 def _run(script: str, **how: object) -> subprocess.CompletedProcess[str]:

@@ -91,6 +91,8 @@ def test_the_fixtures_explain_themselves(installed: pytest.Pytester) -> None:
     shown = installed.runpytest_subprocess("--fixtures", timeout=120).stdout.str()
     for name in ("broker", "async_broker", "manual_clock"):
         assert f"{name} -- " in shown
+    for name in ("postgres_server", "redis_server"):
+        assert f"{name} [session scope] -- " in shown
 
 
 def test_mqueue_itself_knows_no_pytest_and_nothing_heavy_until_it_is_used() -> None:

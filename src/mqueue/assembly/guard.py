@@ -1,10 +1,11 @@
 """A process that stands over one server, so that the server ends when whoever started it does, however that ended.
 
-    python guard.py <signal> <uid:gid or -> <command…>
+    python guard.py <signal> <uid:gid or -> <directory or -> <command…>
 
-Its input is the line to whoever started it: when that is closed, the guard ends the server, first by that signal. Its
-output is one line: the process id of the server. The server writes to the guard's error output. The guard ends when
-all processes of the server have; where the kernel can, those that lose their parent become the guard's.
+Its input is the line to whoever started it: when that is closed, the guard ends the server, first by that signal, and
+removes the directory. Its output is one line: the process id of the server. The server writes to the guard's error
+output. The guard ends when all processes of the server have; where the kernel can, those that lose their parent become
+the guard's.
 
 It runs as a script, without site packages: it imports nothing but the standard library, and knows no kind of server.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +23,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+NONE = "-"
 _PATIENCE_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
 _PR_SET_PDEATHSIG = 1
@@ -63,7 +66,7 @@ def _everybody() -> dict[int, tuple[int, str]]:
     return found
 
 
-def main(last: str, owner: str, *command: str) -> None:
+def main(last: str, owner: str, directory: str, *command: str) -> None:
     _kernel(_PR_SET_CHILD_SUBREAPER, 1)
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
@@ -75,7 +78,9 @@ def main(last: str, owner: str, *command: str) -> None:
         _become(guard, owner, command)
     sys.stdout.write(f"{server}\n")
     sys.stdout.close()
-    _watch(server, woken, signal.Signals(int(last)))
+    alone = _watch(server, woken, signal.Signals(int(last)))
+    if alone and directory != NONE:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _become(guard: int, owner: str, command: tuple[str, ...]) -> None:
@@ -83,7 +88,7 @@ def _become(guard: int, owner: str, command: tuple[str, ...]) -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_RDWR), 0)
         os.dup2(2, 1)
-        if owner != "-":
+        if owner != NONE:
             uid, gid = owner.split(":")
             os.setgroups([])
             os.setgid(int(gid))
@@ -99,8 +104,8 @@ def _become(guard: int, owner: str, command: tuple[str, ...]) -> None:
         os._exit(_NOT_STARTED)
 
 
-def _watch(server: int, woken: int, last: signal.Signals) -> None:
-    """Until nobody is left."""
+def _watch(server: int, woken: int, last: signal.Signals) -> bool:
+    """Until nobody is left. Whether the line was closed before."""
     lines = [0, woken]
     killing_at = float("inf")
     while _anybody():
@@ -114,6 +119,7 @@ def _watch(server: int, woken: int, last: signal.Signals) -> None:
             tell({server: ""} if server in family(os.getpid()) else {}, last)
         if time.monotonic() >= killing_at:
             tell(family(os.getpid()), signal.SIGKILL)
+    return 0 not in lines
 
 
 def _anybody() -> bool:

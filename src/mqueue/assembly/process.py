@@ -26,15 +26,24 @@ _NEVER = threading.Event()
 
 
 class ServerProcess:
-    """Runs once it is made. `last`: the signal that ends it when its owner is gone; `owner`: uid and gid to run as."""
+    """Runs once it is made, as `owner` (uid and gid), or as we do.
+
+    When we are gone, `last` is the signal that ends it, and then the directory `remove` goes.
+    """
 
     def __init__(
-        self, command: Sequence[str], log: Path, last: signal.Signals, owner: tuple[int, int] | None = None
+        self,
+        command: Sequence[str],
+        log: Path,
+        last: signal.Signals,
+        owner: tuple[int, int] | None = None,
+        remove: Path | None = None,
     ) -> None:
-        as_whom = "-" if owner is None else f"{owner[0]}:{owner[1]}"
+        as_whom = guard.NONE if owner is None else f"{owner[0]}:{owner[1]}"
+        told = (str(int(last)), as_whom, str(remove or guard.NONE))
         with log.open("ab") as errors:
             self._guard = subprocess.Popen(  # noqa: S603 - the command is ours
-                [sys.executable, "-I", "-S", guard.__file__, str(int(last)), as_whom, *command],
+                [sys.executable, "-I", "-S", guard.__file__, *told, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -44,11 +53,11 @@ class ServerProcess:
             )
         assert self._guard.stdout is not None
         with self._guard.stdout as line:
-            told = line.readline()
-        if not told:
+            pid = line.readline()
+        if not pid:
             self._gone(DEADLINE_SECONDS)
             raise Unavailable(f"{command[0]} cannot be started: {tail(log)}")
-        self.pid = int(told)
+        self.pid = int(pid)
 
     @property
     def runs(self) -> bool:

@@ -1,6 +1,7 @@
 """For the tests of programs that use mqueue: a clock that is moved by hand, pytest fixtures, servers of one's own."""
 
 from mqueue.assembly.postgres import PostgresServer
+from mqueue.assembly.redis import RedisServer
 from mqueue.testing.clock import ManualClock
 
-__all__ = ["ManualClock", "PostgresServer"]
+__all__ = ["ManualClock", "PostgresServer", "RedisServer"]

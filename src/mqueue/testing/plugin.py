@@ -17,7 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from mqueue import AsyncBroker, Broker
-    from mqueue.testing import ManualClock
+    from mqueue.testing import ManualClock, PostgresServer, RedisServer
     from mqueue.testing.server import RunningServer
 
 
@@ -59,4 +59,22 @@ def server() -> Iterator[RunningServer]:
     from mqueue.testing.server import RunningServer
 
     with RunningServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for all tests, started by the first to ask: `postgres_server.create("orders")` is a URL."""
+    from mqueue.testing import PostgresServer
+
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """A Redis server for all tests, started by the first to ask: `redis_server.url()`, `redis_server.flush()`."""
+    from mqueue.testing import RedisServer
+
+    with RedisServer() as server:
         yield server
