@@ -1,0 +1,47 @@
+"""Idempotency keys that were used: claimed together with their frames, looked up and forgotten here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from mqueue.log.postgres.arrays import Blobs
+from mqueue.log.postgres.link import Link
+
+
+class Used(Struct, frozen=True, gc=False):
+    """What a key was used for. `digest`: of the payload. `made_at`: when its message was appended."""
+
+    id: int
+    partition: int
+    offset: int
+    digest: bytes
+    priority: int
+    due: int
+    made_at: int
+
+
+def lookup(link: Link, topic: int, keys: Sequence[bytes]) -> dict[bytes, Used]:
+    """Those of the keys that were used, whatever the window."""
+    rows = link.call(
+        'select key, id, part, "offset", digest, priority, due, made_at from mqueue.idempotency '
+        "where topic_id = %b and key = any (%b)",
+        (topic, Blobs(keys)),
+    )
+    return {row[0]: Used(*row[1:]) for row in rows}
+
+
+def forget(link: Link, topic: int, keys: Sequence[bytes]) -> None:
+    link.call("delete from mqueue.idempotency where topic_id = %b and key = any (%b)", (topic, Blobs(keys)))
+
+
+def sweep(link: Link, topic: int, before: int, limit: int = 10_000) -> int:
+    """Forget the oldest of the claims made before a time, so many at most; how many went."""
+    rows = link.call(
+        "with gone as (delete from mqueue.idempotency where topic_id = %b and key in ("
+        "select key from mqueue.idempotency where topic_id = %b and made_at < %b order by made_at limit %b) "
+        "and made_at < %b returning 1) select count(*) from gone",
+        (topic, topic, before, limit, before),
+    )
+    return int(rows[0][0])

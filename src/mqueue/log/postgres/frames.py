@@ -1,0 +1,129 @@
+"""Frames out of PostgreSQL: heads for who rebuilds the state, bodies for who delivers.
+
+A frame is stored packed, without its place: offset, ids and time are columns and the truth. Days that cannot hold what
+is asked for need not be looked at: `since` says from which time on (milliseconds since 1970) it was appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mqueue.log.postgres.arrays import Longs
+from mqueue.log.postgres.link import Link
+
+_HEAD = "f.base, f.count, f.base_id, f.at, f.size, f.head"
+
+
+def tails(
+    link: Link, places: Sequence[tuple[int, int, int]], limit: int, bodies: bool, since: int = 0
+) -> list[tuple[Any, ...]]:
+    """(topic, partition, base, count, base_id, at, size, head[, body]) of frames that begin at an offset or later.
+
+    `places`: (topic, partition, offset). At most `limit` of each, in the order of places, then of offsets.
+    """
+    return link.call(
+        f"select k.topic, k.part, {_HEAD}{', f.body' if bodies else ''} "  # noqa: S608 - constants only
+        "from unnest(%b::bigint[], %b::bigint[], %b::bigint[]) with ordinality k(topic, part, start, i) "
+        "cross join lateral (select * from mqueue.frames f where f.topic_id = k.topic and f.part = k.part "
+        "and f.base >= k.start and f.day >= mqueue.day_of(%b) order by f.base limit %b) f order by k.i, f.base",
+        (*_columns(places, 3), since, limit),
+    )
+
+
+def heads(link: Link, topic: int) -> list[tuple[Any, ...]]:
+    """(partition, base, count, base_id, at, size, head) of all frames above the floors, in order.
+
+    Those that are kept as well come with `kept_heads`.
+    """
+    return link.call(
+        f"select f.part, {_HEAD} from mqueue.frames f "  # noqa: S608
+        "left join mqueue.floors o on o.topic_id = f.topic_id and o.part = f.part "
+        "left join mqueue.frames_kept k on k.topic_id = f.topic_id and k.part = f.part and k.base = f.base "
+        "where f.topic_id = %b and f.base + f.count > coalesce(o.floor, 0) and k.base is null order by f.part, f.base",
+        (topic,),
+    )
+
+
+def kept_heads(link: Link, topic: int) -> list[tuple[Any, ...]]:
+    """The same of what is kept below the floors."""
+    return link.call(
+        f"select f.part, {_HEAD} from mqueue.frames_kept f where f.topic_id = %b order by f.part, f.base",  # noqa: S608
+        (topic,),
+    )
+
+
+def floors(link: Link, topic: int) -> dict[int, int]:
+    """How far retention went in each partition; those where it never went anywhere are missing."""
+    return dict(link.call("select part, floor from mqueue.floors where topic_id = %b and floor > 0", (topic,)))
+
+
+def ends_kept(link: Link, topic: int) -> list[tuple[int, int]]:
+    """(partition, end) of what was dropped: offsets go on there, though no frame tells."""
+    rows = link.call("select part, next from mqueue.floors where topic_id = %b order by part", (topic,))
+    return [(part, end) for part, end in rows]
+
+
+def bodies(
+    link: Link, topic: int, partition: int, bases: Sequence[int], since: int = 0
+) -> list[tuple[int, bytes, bytes]]:
+    """(base, head, body) of the frames with these bases, in order: as they are kept, else as they were appended."""
+    rows = link.call(
+        "select u.base, coalesce(k.head, f.head), coalesce(k.body, f.body) from unnest(%b::bigint[]) u(base) "
+        "left join mqueue.frames_kept k on k.topic_id = %b and k.part = %b and k.base = u.base "
+        "left join lateral (select f.head, f.body from mqueue.frames f where k.base is null and f.topic_id = %b "
+        "and f.part = %b and f.base = u.base and f.day >= mqueue.day_of(%b) limit 1) f on true "
+        "where k.base is not null or f.head is not null order by u.base",
+        (Longs(bases), topic, partition, topic, partition, since),
+    )
+    return [(base, head, body) for base, head, body in rows]
+
+
+def find(link: Link, id: int) -> tuple[int, int, int, int] | None:
+    """(topic, partition, offset, virtual shard) of a message; None if it is not here, or was dropped."""
+    for sql in (_FIND_KEPT, _FIND):
+        rows = link.call(sql, (id, id, id, id))
+        if rows:
+            topic, part, offset, vshard = rows[0]
+            return topic, part, offset, vshard
+    return None
+
+
+_NEAREST = "where base_id > %b - 4096 and base_id <= %b order by base_id desc limit 1) f"
+_FIND_KEPT = (
+    f"select f.topic_id, f.part, f.base + %b - f.base_id, t.vshard from (select * from mqueue.frames_kept {_NEAREST} "  # noqa: S608
+    "join mqueue.topics t on t.topic_id = f.topic_id and t.deleted_at is null where f.base_id + f.count > %b"
+)
+_FIND = (
+    f"select f.topic_id, f.part, f.base + %b - f.base_id, t.vshard from (select * from mqueue.frames {_NEAREST} "  # noqa: S608
+    "join mqueue.topics t on t.topic_id = f.topic_id and t.deleted_at is null "
+    "left join mqueue.floors o on o.topic_id = f.topic_id and o.part = f.part "
+    "where f.base_id + f.count > %b and f.base + f.count > coalesce(o.floor, 0)"
+)
+
+
+def news(link: Link, since_id: int) -> list[tuple[int, int, int]]:
+    """(topic, partition, end) of the partitions that got frames with this id or a later one."""
+    rows = link.call(
+        "select topic_id, part, max(base + count) from mqueue.frames where base_id >= %b group by 1, 2 order by 1, 2",
+        (since_id,),
+    )
+    return [(topic, part, end) for topic, part, end in rows]
+
+
+def ends(link: Link, places: Sequence[tuple[int, int]], since: int = 0) -> list[int]:
+    """The next offset of each (topic, partition).
+
+    Where a frame was appended `since` then, no older day is looked at; where none was, all are, so it is a hint only.
+    """
+    topics, parts = _columns(places, 2)
+    rows = link.call(
+        "select u.next from unnest(%b::bigint[], %b::bigint[]) with ordinality k(topic, part, i) "
+        "join mqueue.tips(%b, %b, mqueue.day_of(%b)) u on u.topic = k.topic and u.part = k.part order by k.i",
+        (topics, parts, topics, parts, since),
+    )
+    return [end for (end,) in rows]
+
+
+def _columns(rows: Sequence[tuple[int, ...]], width: int) -> list[Longs]:
+    return [Longs(row[column] for row in rows) for column in range(width)]

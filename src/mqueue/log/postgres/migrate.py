@@ -1,0 +1,104 @@
+"""The schema of a shard: numbered files of SQL, each run once, in order, each in a transaction of its own.
+
+Several nodes may start at once: one runs a file, the others find that it was run. A schema that is newer than this
+version of mqueue is left alone.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from uuid import UUID
+
+from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.problems import Outrun
+from mqueue.model.errors import BadSetting
+from mqueue.policy.routing import VIRTUAL_SHARDS
+
+_FOLDER = files("mqueue.log.postgres") / "migrations"
+
+# Under a lock, and only if nobody else was quicker.
+_BEFORE = """
+select pg_advisory_xact_lock(-5, 0);
+do $$
+declare
+  found int := 0;
+begin
+  if to_regclass('mqueue.meta') is not null then
+    select (value #>> '{{}}')::int into found from mqueue.meta where key = 'schema';
+  end if;
+  if found <> {before} then
+    raise exception 'the schema is at version %', found using errcode = 'MQ007';
+  end if;
+end $$;
+"""
+_AFTER = """
+insert into mqueue.meta (key, value) values ('schema', '{version}')
+  on conflict (key) do update set value = excluded.value;
+"""
+
+
+def latest() -> int:
+    """The version of the schema that this code works with."""
+    return max(_scripts())
+
+
+def migrate(link: Link, *, create: bool = True) -> list[int]:
+    """Bring the schema up to date; the versions that were applied. `create`: also where there is none at all."""
+    scripts, applied = _scripts(), []
+    while (version := _version(link)) < max(scripts):
+        if version == 0 and not create:
+            raise BadSetting(f"{link.server} has no schema mqueue")
+        try:
+            link.script(_BEFORE.format(before=version) + scripts[version + 1] + _AFTER.format(version=version + 1))
+        except Outrun:
+            continue
+        applied.append(version + 1)
+    check(link)
+    return applied
+
+
+def check(link: Link) -> int:
+    """The version of the schema; raises if this code cannot work with it."""
+    version, needed = _version(link), latest()
+    if version > needed:
+        raise BadSetting(
+            f"the schema of {link.server} is of version {version}; this mqueue knows {needed}: run a newer mqueue"
+        )
+    if version < needed:
+        found = f"is of version {version}" if version else "is not there"
+        raise BadSetting(f"the schema of {link.server} {found}; this mqueue needs {needed}: migrate it first")
+    return version
+
+
+def assign(link: Link, shard: int, shards: int, cluster: UUID) -> None:
+    """Tell a server its place: `shard` of `shards`. At its first start it gets its virtual shards; later it must agree.
+
+    Raises BadSetting if it has another place, or belongs to another cluster.
+    """
+    if not 0 <= shard < shards <= VIRTUAL_SHARDS:
+        raise BadSetting(f"shard {shard} of {shards}; there are 1 to {VIRTUAL_SHARDS}, counted from 0")
+    rows = link.call("select mqueue.assign(%b, %b, %b, %b)", (shard, shards, cluster, VIRTUAL_SHARDS))
+    place = rows[0][0]
+    if place["cluster"] != str(cluster):
+        raise BadSetting(f"{link.server} belongs to cluster {place['cluster']}, not to {cluster}")
+    if (place["shard"], place["shards"]) != (shard, shards):
+        raise BadSetting(
+            f"{link.server} is shard {place['shard']} of {place['shards']}, not {shard} of {shards}: "
+            "the database URLs are those of the first start, in the same order"
+        )
+
+
+def _scripts() -> dict[int, str]:
+    return {
+        int(file.name.removesuffix(".sql")): file.read_text(encoding="utf-8")
+        for file in _FOLDER.iterdir()
+        if file.name.endswith(".sql")
+    }
+
+
+def _version(link: Link) -> int:
+    """0: there is no schema."""
+    if link.call("select to_regclass('mqueue.meta') is null")[0][0]:
+        return 0
+    rows = link.call("select (value #>> '{}')::int from mqueue.meta where key = 'schema'")
+    return int(rows[0][0]) if rows else 0

@@ -1,0 +1,54 @@
+"""Who delivers from which virtual shard: sessions that end unless they are renewed, and owners with epochs.
+
+Everything goes by the server's clock. Does not know what an owner does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from mqueue.log.postgres.arrays import Longs
+from mqueue.log.postgres.link import Link
+
+
+def beat(link: Link, owner: UUID, node: int, address: str, ms: int) -> bool:
+    """Begin a session, or renew it for so long. False: it has ended, and does not begin again."""
+    rows = link.call("select mqueue.beat(%b, %b, %b::text, %b)", (owner, node, address, ms))
+    return bool(rows[0][0])
+
+
+def unowned(link: Link) -> list[int]:
+    """The virtual shards here whose owner is not alive, or that have none."""
+    rows = link.call(
+        "select v.vshard from mqueue.vshards v where v.state = 'active' and not mqueue.alive(v.owner) order by 1"
+    )
+    return [vshard for (vshard,) in rows]
+
+
+def owners(link: Link) -> list[tuple[int, int, int, str, UUID | None]]:
+    """(virtual shard, map epoch, owner epoch, address, owner) of those here. No owner, no address: nobody is alive."""
+    rows = link.call(
+        "select v.vshard, v.map_epoch, v.owner_epoch, coalesce(s.address, ''), s.owner from mqueue.vshards v "
+        "left join mqueue.sessions s on s.owner = v.owner and s.until > clock_timestamp() "
+        "where v.state = 'active' order by 1"
+    )
+    return [(vshard, map_epoch, epoch, address, owner) for vshard, map_epoch, epoch, address, owner in rows]
+
+
+def own(link: Link, owner: UUID, vshards: Sequence[int]) -> dict[int, int]:
+    """Own those of them that are free, or its own already: of each the new epoch. Nothing if the session has ended.
+
+    Waits for statements of the owner before that are running now.
+    """
+    return dict(link.call("select v, e from mqueue.own(%b, %b)", (owner, Longs(vshards))))
+
+
+def disown(link: Link, owner: UUID, vshards: Sequence[int]) -> None:
+    """Give them back, so that the next one need not wait for the session to end."""
+    link.call("select mqueue.disown(%b, %b)", (owner, Longs(vshards)))
+
+
+def leave_session(link: Link, owner: UUID) -> None:
+    """End the session and give back everything it owns."""
+    link.call("select mqueue.leave_session(%b)", (owner,))
