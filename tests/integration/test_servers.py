@@ -41,6 +41,15 @@ from mqueue.testing import PostgresServer
 with PostgresServer() as server:
     print(os.geteuid(), (server.directory / "data").stat().st_uid, server.run("select 1 + 1"))
 """
+FORKED = """
+import os, sys
+from mqueue.testing import RedisServer
+with RedisServer() as server:
+    child = os.fork()
+    if child == 0:
+        sys.exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), server.runs, len(server.dump()) > 0)
+"""
 
 
 def test_a_database_is_made_and_dropped(postgres: PostgresServer) -> None:
@@ -162,6 +171,11 @@ def test_nothing_outlives_whoever_started_it(kind: str, end: str, paused: bool) 
     _until(lambda: not _lives(int(pid)), f"process {pid} is left")
     _until(lambda: not Path(directory).exists(), f"{directory} is left")
     assert not _mentions(directory)
+
+
+def test_a_fork_of_its_owner_ends_without_it() -> None:
+    done = _run(FORKED)
+    assert done.stdout.split() == ["7", "True", "True"], done.stderr
 
 
 def test_a_guard_that_is_killed_takes_its_server_along() -> None:

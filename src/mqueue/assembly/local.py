@@ -35,6 +35,7 @@ class LocalServer:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.log = self.directory / "log"
         self._port = port
+        self._made_by = os.getpid()
         self._owner: tuple[int, int] | None = None
         self._process: ServerProcess | None = None
         atexit.register(self.close)
@@ -92,6 +93,8 @@ class LocalServer:
     def close(self) -> None:
         """Stop it for good. What a directory of the caller's has stays there."""
         atexit.unregister(self.close)
+        if os.getpid() != self._made_by:  # a fork of its owner ends
+            return
         try:
             self._close()
         finally:
