@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import AbstractContextManager, suppress
 from queue import SimpleQueue
 from types import FrameType, TracebackType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from mqueue.log.segments.log import NOTHING, SYNCED, WRITTEN, SegmentLog
 from mqueue.model.errors import Closed, DiskFull, Poisoned, Refused
@@ -164,6 +164,8 @@ class Commits:
 
 class Gate:
     """Stands where the lock of an engine is: whoever leaves waits until what he handed in is safe."""
+
+    levels = LEVELS
 
     def __init__(self, log: SegmentLog) -> None:
         self._log = log
@@ -370,6 +372,11 @@ class Deferred(Gate):
         return None
 
 
+class Ticketing(Protocol):
+    def ticket(self, batch: int, wants: int) -> Awaitable[None]:
+        """To be awaited until a batch is as safe as that."""
+
+
 Ticket: TypeAlias = tuple[int, asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 """Who waits for which batch."""
 
@@ -392,7 +399,7 @@ def _resolve(futures: list[asyncio.Future[None]], error: BaseException | None) -
 
 class _Waits(threading.local):
     def __init__(self) -> None:
-        self.open: list[tuple[Deferred, int, int]] = []
+        self.open: list[tuple[Ticketing, int, int]] = []
         """What the calls of this thread have still to wait for."""
 
 

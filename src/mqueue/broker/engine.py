@@ -12,9 +12,9 @@ import weakref
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Protocol
 
-from mqueue.broker.commits import LEVELS, Gate
 from mqueue.heart.group import Lease
 from mqueue.heart.topic import Topic
 from mqueue.model.clock import Clock, Sleeper
@@ -38,6 +38,31 @@ class Upkeep(Protocol):
     def close(self) -> None: ...
 
     def abandon(self) -> None: ...
+
+
+class Gate(Protocol):
+    """Stands where the lock is, of a log that has to be committed: whoever leaves waits until what he did is safe."""
+
+    @property
+    def levels(self) -> Mapping[str, int]:
+        """How safe a publish may ask to be."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Go in without waiting at the end: somebody else will commit what is handed in."""
+
+    def release(self) -> None: ...
+
+    def at(self, level: int) -> AbstractContextManager[None]:
+        """The same, for a call that is content with less."""
+
+    def confirm(self) -> None:
+        """Whoever is in waits until all that was handed in so far is durable, also by others."""
 
 
 class Waiter(Protocol):
@@ -88,7 +113,7 @@ class Engine:
         """The lock, for a publish that is to be just so safe before the answer."""
         if durability is None:
             return self.lock
-        levels = {self.store.log.durability: 0} if self.gate is None else LEVELS
+        levels = {self.store.log.durability: 0} if self.gate is None else self.gate.levels
         if durability not in levels:
             raise BadSetting(
                 f"durability {durability!r:.80} is not what this store reaches; it takes {', '.join(map(repr, levels))}"

@@ -31,10 +31,11 @@ _TOPICS_AT_ONCE = 256
 
 class Upkeep:
     def __init__(self, engine: Engine, log: SegmentLog) -> None:
-        assert engine.gate is not None
+        gate = engine.gate
+        assert isinstance(gate, Gate), "a log on disk has one"
         self._engine = engine
-        self._gate: Gate = engine.gate
-        self._inside = engine.gate.at(NOTHING)
+        self._gate = gate
+        self._inside = gate.at(NOTHING)
         """The lock: leaving it waits for nothing."""
         self._clock = engine.clock
         self._log = log

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mqueue.log.postgres.arrays import Longs
 from mqueue.log.postgres.link import Link
+from mqueue.model.names import LEDGER
 
 
 class TopicRow(Struct, frozen=True):
@@ -90,3 +92,23 @@ def set_topic(link: Link, owner: UUID, epoch: int, topic: int, settings: bytes) 
 def drop_topic(link: Link, owner: UUID, epoch: int, topic: int, now: int | None) -> None:
     """Nothing is appended to it after this. Its frames go with their days. Raises Fenced, NoTopic."""
     link.call("select mqueue.drop_topic(%b, %b, %b, %b::bigint)", (owner, epoch, topic, now))
+
+
+def stored_as(name: str, vshard: int) -> str:
+    """Topics that users never see have the same names in every virtual shard: here its number stands before them."""
+    return f"{vshard}{name}" if name.startswith(LEDGER) else name
+
+
+def known_as(row: TopicRow) -> TopicRow:
+    """A topic by the name that its store knows."""
+    return replace(row, name=row.name[row.name.index(LEDGER) :]) if row.hidden else row
+
+
+def rows_of(link: Link, topics: Sequence[int]) -> list[TopicRow]:
+    """Topics by their numbers, those that are still there."""
+    rows = link.call(
+        f"select {_COLUMNS} from mqueue.topics t where t.topic_id = any (%b::bigint[]) "  # noqa: S608
+        "and t.deleted_at is null order by t.topic_id",
+        (Longs(topics),),
+    )
+    return [TopicRow(*row) for row in rows]

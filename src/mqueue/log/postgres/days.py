@@ -6,7 +6,7 @@ Whoever writes into a day that has none makes it, and writes again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import date
 from typing import Any, LiteralString
 
 from mqueue.log.postgres.link import Link
@@ -31,12 +31,12 @@ def journal_days(link: Link) -> list[date]:
 
 
 def dated(link: Link, sql: LiteralString, params: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Call a statement that writes into days; where one is missing, it and the next are made."""
+    """Call a statement that writes into days; where one is missing, it is made."""
     for _ in range(_ATTEMPTS):
         try:
             return link.call(sql, params)
         except NoDay as missing:
-            make_days(link, missing.day, missing.day + timedelta(days=1))
+            make_days(link, missing.day, missing.day)
     return link.call(sql, params)
 
 

@@ -116,11 +116,10 @@ def ends(link: Link, places: Sequence[tuple[int, int]], since: int = 0) -> list[
 
     Where a frame was appended `since` then, no older day is looked at; where none was, all are, so it is a hint only.
     """
-    topics, parts = _columns(places, 2)
     rows = link.call(
         "select u.next from unnest(%b::bigint[], %b::bigint[]) with ordinality k(topic, part, i) "
-        "join mqueue.tips(%b, %b, mqueue.day_of(%b)) u on u.topic = k.topic and u.part = k.part order by k.i",
-        (topics, parts, topics, parts, since),
+        "cross join lateral mqueue.tip(k.topic::int, k.part::int, mqueue.day_of(%b)) u order by k.i",
+        (*_columns(places, 2), since),
     )
     return [end for (end,) in rows]
 

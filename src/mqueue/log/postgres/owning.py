@@ -52,3 +52,11 @@ def disown(link: Link, owner: UUID, vshards: Sequence[int]) -> None:
 def leave_session(link: Link, owner: UUID) -> None:
     """End the session and give back everything it owns."""
     link.call("select mqueue.leave_session(%b)", (owner,))
+
+
+def alive(link: Link) -> list[tuple[UUID, int, str]]:
+    """(owner, node, address) of the sessions that have not ended."""
+    rows = link.call(
+        "select owner, node, address from mqueue.sessions where until > clock_timestamp() order by node, owner"
+    )
+    return [(owner, node, address) for owner, node, address in rows]

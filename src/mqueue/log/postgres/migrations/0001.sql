@@ -194,32 +194,22 @@ end $$;
 
 -- Frames.
 
--- The end of partitions and the time of their newest frame. Who asks in order to append holds their locks. Most have a
--- frame of p_since or later: only of the others all days are looked at.
-create function mqueue.tips(p_topic bigint[], p_part bigint[], p_since date)
-returns table (topic bigint, part bigint, next bigint, at bigint) language plpgsql stable as $$
+-- The end of a partition and the time of its newest frame. Who asks in order to append holds its lock. Times never fall
+-- with the offset: only if there is no frame of p_since or later all days are looked at.
+create function mqueue.tip(p_topic int, p_part int, p_since date, out next bigint, out at bigint)
+language plpgsql stable as $$
 declare
-  t record;
+  o record;
 begin
-  for t in
-    select k.topic, k.part, f.next as f_next, f.at as f_at, o.next as o_next, o.at as o_at
-    from (select distinct u.topic, u.part from unnest(p_topic, p_part) u(topic, part)) k
-    left join lateral (
-      select f.base + f.count as next, f.at from mqueue.frames f
-      where f.topic_id = k.topic and f.part = k.part and f.day >= p_since order by f.base desc limit 1
-    ) f on true
-    left join mqueue.floors o on o.topic_id = k.topic and o.part = k.part
-  loop
-    if t.f_next is null then
-      select f.base + f.count, f.at into t.f_next, t.f_at from mqueue.frames f
-      where f.topic_id = t.topic and f.part = t.part order by f.base desc limit 1;
-    end if;
-    topic := t.topic;
-    part := t.part;
-    next := greatest(t.f_next, t.o_next, 0);
-    at := greatest(t.f_at, t.o_at, 0);
-    return next;
-  end loop;
+  select f.base + f.count, f.at into next, at from mqueue.frames f
+    where f.topic_id = p_topic and f.part = p_part and f.day >= p_since order by f.base desc limit 1;
+  if next is null then
+    select f.base + f.count, f.at into next, at from mqueue.frames f
+      where f.topic_id = p_topic and f.part = p_part order by f.base desc limit 1;
+  end if;
+  select f.next, f.at into o from mqueue.floors f where f.topic_id = p_topic and f.part = p_part;
+  next := greatest(next, o.next, 0);
+  at := greatest(at, o.at, 0);
 end $$;
 
 -- Holds virtual shards where they are, and their owners, until this transaction ends.
@@ -251,45 +241,46 @@ create function mqueue.append(
   out bases bigint[], out ats bigint[]) language plpgsql as $$
 declare
   v_now bigint;
-  v_bad bigint;
+  v_bad record;
   v_made int;
+  v_tip record;
+  k record;
+  i int;
 begin
   perform mqueue.hold(p_vshard);
-  select u.v into v_bad from unnest(p_vshard, p_epoch) u(v, e)
+  select u.v, u.t, s.vshard is null as moved into v_bad from unnest(p_vshard, p_epoch, p_topic) u(v, e, t)
     left join mqueue.vshards s on s.vshard = u.v and s.map_epoch = u.e and s.state = 'active'
-    where s.vshard is null limit 1;
-  if found then
-    raise exception 'virtual shard % is not active here at this epoch', v_bad using errcode = 'MQ001';
-  end if;
-  select u.t into v_bad from unnest(p_vshard, p_topic) u(v, t)
-    left join mqueue.topics s on s.topic_id = u.t and s.vshard = u.v and s.deleted_at is null
-    where s.topic_id is null limit 1;
-  if found then
-    raise exception 'topic % is not here', v_bad using errcode = 'MQ005';
+    left join mqueue.topics t on t.topic_id = u.t and t.vshard = u.v and t.deleted_at is null
+    where s.vshard is null or t.topic_id is null limit 1;
+  if v_bad.moved then
+    raise exception 'virtual shard % is not active here at this epoch', v_bad.v using errcode = 'MQ001';
+  elsif found then
+    raise exception 'topic % is not here', v_bad.t using errcode = 'MQ005';
   end if;
   if p_wal is not null and not mqueue.flush(p_wal, p_from, p_to) then
     return;
   end if;
-  perform pg_advisory_xact_lock(k.topic, k.part)
-    from (select distinct u.t::int as topic, u.p::int as part from unnest(p_topic, p_part) u(t, p) order by 1, 2) k;
   v_now := coalesce(p_now, mqueue.now_ms());
-  select coalesce(array_agg(case when n.fresh then n.next + n.stop - n.count else -1 end order by n.i), '{}'),
-      coalesce(array_agg(n.at order by n.i), '{}')
-    into bases, ats from (
-      select s.i, s.fresh, s.count, tip.next, greatest(tip.at, v_now) as at,
-        sum(case when s.fresh then s.count else 0 end) over (partition by s.topic, s.part order by s.i) as stop
-      from (
-        select u.i, u.topic, u.part, u.count,
-          case when p_once then not mqueue.known(u.base_id, u.count) else true end as fresh
-        from unnest(p_topic, p_part, p_count, p_base_id) with ordinality u(topic, part, count, base_id, i)
-      ) s
-      join mqueue.tips(p_topic, p_part, mqueue.day_of(v_now) - 1) tip on tip.topic = s.topic and tip.part = s.part
-    ) n;
-  insert into mqueue.frames (day, topic_id, part, base, count, base_id, at, size, head, body)
-    select mqueue.day_of(u.at), u.topic, u.part, u.base, u.count, u.base_id, u.at, u.size, u.head, u.body
-    from unnest(p_topic, p_part, bases, p_count, p_base_id, ats, p_size, p_head, p_body)
-      u(topic, part, base, count, base_id, at, size, head, body)
-    where u.base >= 0;
+  bases := array_fill(-1::bigint, array[cardinality(p_topic)]);
+  ats := array_fill(v_now, array[cardinality(p_topic)]);
+  for k in
+    select u.t::int as topic, u.p::int as part, array_agg(u.i order by u.i) as rows
+    from unnest(p_topic, p_part) with ordinality u(t, p, i) group by 1, 2 order by 1, 2
+  loop
+    perform pg_advisory_xact_lock(k.topic, k.part);
+    select * into v_tip from mqueue.tip(k.topic, k.part, mqueue.day_of(v_now));
+    v_tip.at := greatest(v_tip.at, v_now);
+    foreach i in array k.rows loop
+      ats[i] := v_tip.at;
+      continue when p_once and mqueue.known(p_base_id[i], p_count[i]);
+      -- One by one: all of them through unnest() would be copied once more, to disk if they are large.
+      insert into mqueue.frames (day, topic_id, part, base, count, base_id, at, size, head, body)
+        values (mqueue.day_of(v_tip.at), k.topic, k.part, v_tip.next, p_count[i], p_base_id[i], v_tip.at, p_size[i],
+          p_head[i], p_body[i]);
+      bases[i] := v_tip.next;
+      v_tip.next := v_tip.next + p_count[i];
+    end loop;
+  end loop;
   if cardinality(p_key) > 0 then
     insert into mqueue.idempotency (topic_id, key, digest, id, part, "offset", priority, due, made_at)
       select p_topic[u.f], u.key, u.digest, p_base_id[u.f] + u.r, p_part[u.f], bases[u.f] + u.r, u.priority, u.due,

@@ -1,0 +1,57 @@
+"""The topics and idempotency keys of a shard, for stores: asked when they need to know, so whoever asks waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from mqueue.heart.dedup import Claim
+from mqueue.log.postgres import catalog, claims, frames
+from mqueue.log.postgres.batch import Arrival
+from mqueue.log.postgres.catalog import TopicRow
+from mqueue.log.postgres.link import Link
+from mqueue.model.errors import QueueFull
+from mqueue.model.limits import Limits
+from mqueue.model.names import LEDGER
+from mqueue.model.settings import Settings
+from mqueue.policy.routing import virtual_shard
+
+_FRAMES_MAX = 1 << 31
+
+
+class ShardCatalog:
+    """`vshard` None: topics live where their names say. `stamp` gives the time, None where the server's counts."""
+
+    def __init__(self, link: Link, limits: Limits, stamp: Callable[[], int | None], vshard: int | None = None) -> None:
+        self._link = link
+        self._limits = limits
+        self._stamp = stamp
+        self._vshard = vshard
+
+    def find(self, namespace: str, name: str) -> TopicRow | None:
+        return catalog.find_topic(self._link, namespace, name)
+
+    def make(self, namespace: str, name: str, settings: Settings, now: int) -> TopicRow:
+        hidden = name.startswith(LEDGER)
+        vshard = virtual_shard(namespace, name) if self._vshard is None else self._vshard
+        stored = catalog.stored_as(name, vshard)
+        packed = msgspec.msgpack.encode(settings)
+        most = self._limits.topics_max
+        made = catalog.make_topic(self._link, namespace, stored, vshard, packed, self._stamp(), hidden, most)
+        if made is None:
+            raise QueueFull(
+                f"namespace {namespace!r} cannot have 1 more topics: {most} are allowed", code="topics_full"
+            )
+        return catalog.known_as(made[0])
+
+    def claims(self, topic: int, keys: list[bytes]) -> dict[bytes, Claim]:
+        found = claims.lookup(self._link, topic, keys)
+        return {
+            key: Claim(used.made_at, used.id, used.partition, used.offset, used.priority, used.due, used.digest)
+            for key, used in found.items()
+        }
+
+    def appended(self, topic: int, partitions: int) -> list[Arrival]:
+        places = [(topic, partition, 0) for partition in range(partitions)]
+        return [Arrival(*row) for row in frames.tails(self._link, places, _FRAMES_MAX, False)]

@@ -1,0 +1,54 @@
+"""Where the calls on an owned virtual shard go in and out: one at a time, and who handed in something waits for it.
+
+It stands where the lock of an engine is. Leaving it never blocks: what is to be waited for is awaited with `committed`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+
+from mqueue.broker.commits import DONE, WAITS
+from mqueue.log.postgres.log import PostgresLog
+
+LEVELS = {"shard": 1}
+"""How safe a publish may ask to be."""
+
+
+class ShardGate:
+    levels = LEVELS
+
+    def __init__(self, log: PostgresLog, wait: Callable[[int], Awaitable[None]]) -> None:
+        self._log = log
+        self._wait = wait
+        """Something to await until a batch is durable."""
+        self.inside = threading.Lock()
+        """For who waits for nothing at the end."""
+
+    def __enter__(self) -> None:
+        self.inside.acquire()
+        self._log.wants = False
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        wants, number = self._log.wants, self._log.number
+        self.inside.release()
+        if wants:
+            WAITS.open.append((self, number, 1))
+
+    def acquire(self, blocking: bool = True) -> bool:
+        return self.inside.acquire(blocking)
+
+    def release(self) -> None:
+        self.inside.release()
+
+    def at(self, level: int) -> ShardGate:
+        return self
+
+    def confirm(self) -> None:
+        self._log.wants = True
+
+    def ticket(self, batch: int, wants: int) -> Awaitable[None]:
+        return DONE if self._log.landed >= batch else self._wait(batch)

@@ -1,0 +1,157 @@
+"""A virtual shard that is ours: its engine over its log, and what waits until its changes are durable.
+
+To forget it is to throw it away: nothing else remembers anything of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from mqueue.broker.engine import Engine, Shut
+from mqueue.cluster.gate import ShardGate
+from mqueue.heart.checkpoint import checkpoint
+from mqueue.log.postgres.appends import Appended, Sheet
+from mqueue.log.postgres.batch import Arrival, Batch, Promise, blocks_of
+from mqueue.log.postgres.journal import Entry
+from mqueue.log.postgres.log import PostgresLog
+from mqueue.model.errors import Error
+from mqueue.store.shard import ShardStore
+
+
+class Job:
+    """A batch of one holding on its way to the shard."""
+
+    __slots__ = ("batch", "holding", "seq")
+
+    def __init__(self, holding: Holding, batch: Batch, seq: int) -> None:
+        self.holding = holding
+        self.batch = batch
+        self.seq = seq
+
+    def entry(self) -> Entry | None:
+        """What it adds to the journal. Also seals its frames: it takes a while, and needs no lock."""
+        batch, holding = self.batch, self.holding
+        body = batch.seal()
+        if not batch.events:
+            return None
+        return Entry(holding.vshard, holding.epoch, self.seq, batch.at, body, blocks_of(batch.events))
+
+    def sheets(self) -> list[Sheet]:
+        holding = self.holding
+        return [sheet_of(promise, holding.vshard, holding.map_epoch) for promise in self.batch.promises]
+
+
+def sheet_of(promise: Promise, vshard: int, map_epoch: int) -> Sheet:
+    """A frame as it is handed to the shard."""
+    frame = promise.frame
+    return Sheet(
+        vshard,
+        map_epoch,
+        frame.topic,
+        frame.partition,
+        frame.count,
+        promise.id,
+        frame.size,
+        promise.head,
+        promise.body,
+        tuple((row, key, claim.digest, claim.priority, claim.at) for row, key, claim in promise.claims),
+    )
+
+
+class Holding:
+    """`ask` is called when there is something to commit."""
+
+    def __init__(
+        self, vshard: int, map_epoch: int, epoch: int, log: PostgresLog, ask: Callable[[Holding], None]
+    ) -> None:
+        self.vshard = vshard
+        self.map_epoch = map_epoch
+        self.epoch = epoch
+        self.log = log
+        self.gate = ShardGate(log, self._wait)
+        self.lost: Error | None = None
+        """Why it is not ours any more."""
+        self._ask = ask
+        self._tickets: list[tuple[int, asyncio.Future[None]]] = []
+
+    engine: Engine
+    store: ShardStore
+    """Whoever takes it over sets both."""
+
+    def cut(self) -> Job | None:
+        """What is to be committed next."""
+        with self.gate.inside:
+            batch = self.log.cut()
+        return None if batch is None else Job(self, batch, self.log.seq)
+
+    def landed(self, job: Job, appended: Sequence[Appended]) -> None:
+        """A job is durable, and its frames have their places."""
+        promises = job.batch.promises
+        arrivals = [promise.land(place.base, place.at) for promise, place in zip(promises, appended, strict=True)]
+        with self.gate.inside:
+            self.log.land(job.batch)
+        self.arrived(arrivals)
+        done = [future for number, future in self._tickets if number <= job.batch.number]
+        self._tickets = [ticket for ticket in self._tickets if ticket[0] > job.batch.number]
+        for future in done:
+            if not future.done():
+                future.set_result(None)
+
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Frames are there: those who wait for their topics should look."""
+        if not arrivals:
+            return
+        with self.gate:
+            for topic in self.store.take_in(arrivals):
+                self.engine.wake(topic)
+        if self.log.batch:
+            self._ask(self)
+
+    def point(self) -> tuple[int, bytes]:
+        """A checkpoint, and the row of the journal that it comes after. Nothing may be handed in and not cut."""
+        with self.gate.inside:
+            topics = list(self.store.state.topics.values())
+            point = checkpoint(self.store.state, topics, self.engine.clock.now(), frames_tell=True)
+            return self.log.seq, self.log.saved(point)
+
+    def lose(self, why: Error) -> None:
+        """It is not ours any more, or nobody knows: whoever calls or waits is told."""
+        if self.lost is not None:
+            return
+        self.lost = why
+        engine = self.engine
+        engine.lock = engine.clock = Gone(why)
+        for waiting in engine.waiters.values():
+            for waiter in tuple(waiting):
+                waiter.wake()
+        tickets, self._tickets = self._tickets, []
+        for _, future in tickets:
+            if not future.done():
+                future.set_exception(why)
+
+    def _wait(self, batch: int) -> Awaitable[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.lost is not None:
+            future.set_exception(self.lost)
+            return future
+        self._tickets.append((batch, future))
+        self._ask(self)
+        return future
+
+
+class Gone(Shut):
+    """Stands where the lock of an engine was that is not ours any more."""
+
+    def __init__(self, why: Error) -> None:
+        super().__init__(why.message)
+        self._why = why
+
+    def __enter__(self) -> None:
+        raise self._why
+
+    def now(self) -> int:
+        raise self._why
+
+    def timeout(self, ms: int) -> float | None:
+        raise self._why

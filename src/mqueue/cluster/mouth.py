@@ -1,0 +1,182 @@
+"""Where a node publishes to the topics of a shard, whoever owns them: straight into PostgreSQL, in group commits.
+
+To the calls that publish it is an engine like any other; its store knows of topics only that they are there. What was
+appended is told to whoever delivers it, here or at another node, before who published is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+
+from mqueue.broker.commits import WAITS
+from mqueue.broker.engine import Engine
+from mqueue.cluster.gate import ShardGate
+from mqueue.cluster.holding import sheet_of
+from mqueue.cluster.problems import reason
+from mqueue.log.postgres import appends
+from mqueue.log.postgres.appends import Appended, Sheet
+from mqueue.log.postgres.batch import Arrival, Batch, Promise
+from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.log import PostgresLog
+from mqueue.log.postgres.problems import NoTopic
+from mqueue.model import events as ev
+from mqueue.model.errors import Error
+from mqueue.store.shard import ShardStore
+
+
+class Mouth:
+    """`stamp` gives the time for what is appended, None where the server's clock counts; `epoch_of` the map epoch of a
+    virtual shard; `told` is awaited with what was appended."""
+
+    def __init__(
+        self,
+        link: Link,
+        log: PostgresLog,
+        stamp: Callable[[], int | None],
+        epoch_of: Callable[[int], int],
+        told: Callable[[list[Arrival]], Awaitable[None]],
+    ) -> None:
+        self.log = log
+        self.gate = MouthGate(log, self.wait)
+        self._link = link
+        self._stamp = stamp
+        self._epoch_of = epoch_of
+        self._told = told
+        self._tickets: list[tuple[list[Promise], asyncio.Future[None]]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mqueue-append")
+
+    engine: Engine
+    store: ShardStore
+    """Whoever makes it sets both."""
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+        self._link.close()
+
+    def forget(self, topic: int) -> None:
+        """A topic is gone, or has changed: whoever needs it looks it up again."""
+        if topic in self.store.state.topics:
+            self.store.state.apply(ev.TopicDropped(0, topic))
+
+    def wait(self, promises: list[Promise]) -> Awaitable[None]:
+        """Something to await until these have their places."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tickets.append((promises, future))
+        if self._task is None:
+            self._task = asyncio.create_task(self._work(), name="mqueue-mouth")
+        return future
+
+    async def _work(self) -> None:
+        """Until nothing is left to do. All that is handed in during one turn of the loop goes together."""
+        try:
+            await asyncio.sleep(0)
+            while (batch := self._cut()) is not None:
+                await self._publish(batch)
+                with self.gate.inside:
+                    self.log.land(batch)
+                self._answer()
+        finally:
+            self._task = None
+            self._answer()
+
+    def _cut(self) -> Batch | None:
+        with self.gate.inside:
+            return self.log.cut()
+
+    async def _publish(self, batch: Batch) -> None:
+        """All of a batch by one statement. If that fails, each by its own: others are not to blame."""
+        promises = batch.promises
+        problem = await self._try(promises)
+        if problem is None:
+            return
+        if len(promises) == 1 or isinstance(problem, Error):
+            for promise in promises:
+                self._fail(promise, problem)
+            return
+        for promise in promises:
+            if (problem := await self._try([promise])) is not None:
+                self._fail(promise, problem)
+
+    async def _try(self, promises: list[Promise]) -> Exception | None:
+        loop = asyncio.get_running_loop()
+        try:
+            places = await loop.run_in_executor(self._thread, self._append, promises)
+        except Exception as problem:
+            return problem
+        await self._told([promise.land(place.base, place.at) for promise, place in zip(promises, places, strict=True)])
+        return None
+
+    def _append(self, promises: list[Promise]) -> list[Appended]:
+        """In the thread."""
+        for promise in promises:
+            if not promise.head:
+                promise.seal()
+        settings = {topic.id: topic.settings for topic in list(self.store.state.topics.values())}
+        windows = {
+            promise.frame.topic: settings[promise.frame.topic].dedup_window_ms
+            for promise in promises
+            if promise.claims and settings[promise.frame.topic].dedup == "window"
+        }
+        sheets = [self._sheet(promise) for promise in promises]
+        places = appends.append(self._link, sheets, self._stamp(), windows=windows)
+        assert places is not None, "no log was flushed"
+        return places
+
+    def _sheet(self, promise: Promise) -> Sheet:
+        vshard = self.store.homes[promise.frame.topic]
+        return sheet_of(promise, vshard, self._epoch_of(vshard))
+
+    def _fail(self, promise: Promise, problem: Exception) -> None:
+        if isinstance(problem, NoTopic):
+            self.forget(promise.frame.topic)
+        promise.failed = reason(problem)
+
+    def _answer(self) -> None:
+        """Tell everybody whose messages have their places, or never will."""
+        left = []
+        for promises, future in self._tickets:
+            failed = next((promise.failed for promise in promises if promise.failed is not None), None)
+            if future.done():
+                continue
+            if failed is not None:
+                future.set_exception(failed)
+            elif all(promise.landed for promise in promises):
+                future.set_result(None)
+            else:
+                left.append((promises, future))
+        self._tickets = left
+
+
+class MouthGate(ShardGate):
+    """Who leaves waits for what he handed in himself: others may fail."""
+
+    def __init__(self, log: PostgresLog, wait: Callable[[list[Promise]], Awaitable[None]]) -> None:
+        super().__init__(log, _never)
+        self._wait_for = wait
+        self._open: dict[int, list[Promise]] = {}
+        self._number = 0
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._log.touched = []
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        touched = self._log.touched
+        self.inside.release()
+        if touched:
+            self._number += 1
+            self._open[self._number] = touched
+            WAITS.open.append((self, self._number, 1))
+
+    def ticket(self, batch: int, wants: int) -> Awaitable[None]:
+        return self._wait_for(self._open.pop(batch))
+
+
+def _never(batch: int) -> Awaitable[None]:
+    raise AssertionError("whoever publishes waits for what he published")

@@ -1,0 +1,19 @@
+"""What callers are told of what went wrong between a node and a shard."""
+
+from __future__ import annotations
+
+from mqueue.log.postgres.problems import Fenced, Moved, NoTopic, Taken
+from mqueue.model.errors import Error, Unavailable
+
+
+def reason(problem: BaseException) -> Error:
+    """What callers are told whose changes could not be committed."""
+    if isinstance(problem, Error):
+        return problem
+    if isinstance(problem, Fenced | Moved):
+        return Unavailable("another node delivers from this topic now; try again", code="not_owner")
+    if isinstance(problem, NoTopic):
+        return Unavailable("the topic was deleted meanwhile; try again", code="topic_gone")
+    if isinstance(problem, Taken):
+        return Unavailable("an idempotency key is being used by another call; try again", code="key_in_use")
+    return Unavailable(f"what was changed could not be written: {problem}", code="not_written", applied=None)

@@ -1,0 +1,59 @@
+"""What a node sees of a shard when it looks, once a second: who is alive, who owns what, what is new, what time it is.
+
+All of it is asked by one thread, on a link of its own, so that nobody else waits when the shard is slow.
+"""
+
+from __future__ import annotations
+
+import time
+from uuid import UUID
+
+from msgspec import Struct
+
+from mqueue.log.postgres import catalog, clock, frames, owning
+from mqueue.log.postgres.catalog import TopicRow
+from mqueue.log.postgres.link import Link
+
+SESSION_MS = 5_000
+"""So long a node is believed to be alive after its last beat."""
+
+
+class Owner(Struct, frozen=True):
+    """Where a virtual shard lives and who delivers from it; no address: nobody does."""
+
+    map_epoch: int
+    epoch: int
+    address: str
+    owner: UUID | None
+
+
+class Survey(Struct, frozen=True):
+    begun: float
+    """When it was begun, by the clock of this machine."""
+    alive: bool
+    """Whether our session goes on."""
+    sessions: tuple[UUID, ...]
+    owners: dict[int, Owner]
+    news: list[tuple[int, int, int]]
+    """(topic, partition, end)"""
+    server_ms: int
+    trip_us: int
+
+
+def look(link: Link, owner: UUID, node: int, address: str, since_id: int) -> Survey:
+    begun = time.monotonic()
+    alive = owning.beat(link, owner, node, address, SESSION_MS)
+    server_ms, trip_us = clock.sample(link)
+    owners = {
+        vshard: Owner(map_epoch, epoch, where, who) for vshard, map_epoch, epoch, where, who in owning.owners(link)
+    }
+    sessions = tuple(session for session, _, _ in owning.alive(link))
+    return Survey(begun, alive, sessions, owners, frames.news(link, since_id), server_ms, trip_us)
+
+
+def topics(link: Link, vshards: list[int]) -> dict[int, list[TopicRow]]:
+    """The topics of virtual shards."""
+    found: dict[int, list[TopicRow]] = {vshard: [] for vshard in vshards}
+    for row in catalog.topics_of(link, vshards):
+        found[row.vshard].append(catalog.known_as(row))
+    return found

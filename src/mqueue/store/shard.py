@@ -1,0 +1,231 @@
+"""A store over a log that several write: offsets come with the commit, and what others appended comes by itself.
+
+Topics are in a catalog that all nodes share; whoever owns a topic's virtual shard learns of it there. Receipts are
+promised, and get their offsets when the commit has given them. Idempotency keys are claimed in the shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+import msgspec
+
+from mqueue.heart.dedup import Claim, digest
+from mqueue.heart.heart import Heart
+from mqueue.heart.partition import Partition
+from mqueue.heart.topic import Topic
+from mqueue.log.postgres.batch import Arrival, Promise
+from mqueue.log.postgres.catalog import TopicRow
+from mqueue.log.postgres.log import PostgresLog
+from mqueue.model import events as ev
+from mqueue.model.ident import IdSource
+from mqueue.model.limits import Limits
+from mqueue.model.message import Receipt
+from mqueue.model.settings import Settings
+from mqueue.policy.routing import partition_of
+from mqueue.store.place import Known, place, receipts, recognise
+from mqueue.store.store import Store
+from mqueue.store.tokens import Tokens
+from mqueue.wire.frame import Frame
+from mqueue.wire.rows import Extras, Rows
+
+_SETTINGS = msgspec.msgpack.Decoder(Settings)
+
+
+class Catalog(Protocol):
+    """What all nodes see of a shard, read at once: whoever asks waits for the shard."""
+
+    def find(self, namespace: str, name: str) -> TopicRow | None: ...
+
+    def make(self, namespace: str, name: str, settings: Settings, now: int) -> TopicRow:
+        """The topic of that name: a new one, unless somebody was faster. Raises QueueFull."""
+
+    def claims(self, topic: int, keys: list[bytes]) -> dict[bytes, Claim]:
+        """What is known of idempotency keys, by their digests."""
+
+    def appended(self, topic: int, partitions: int) -> list[Arrival]:
+        """Everything that was ever appended to a topic and is still there."""
+
+
+class ShardStore(Store):
+    __slots__ = ("catalog", "homes", "owner", "shelf")
+
+    def __init__(
+        self,
+        log: PostgresLog,
+        catalog: Catalog,
+        *,
+        owner: bool,
+        ids: IdSource,
+        tokens: Tokens,
+        jitter: Callable[[], float],
+        defaults: Settings,
+        limits: Limits,
+        homes: dict[int, int],
+        heart: Heart | None = None,
+    ) -> None:
+        super().__init__(log, ids=ids, tokens=tokens, jitter=jitter, defaults=defaults, limits=limits, heart=heart)
+        self.shelf = log
+        self.catalog = catalog
+        self.owner = owner
+        """Whether it delivers. Others only publish, and know of topics no more than that they are there."""
+        self.homes = homes
+        """The virtual shards of topics, for whoever wants to know."""
+
+    # Topics
+
+    def find_topic(self, namespace: str, name: str) -> Topic | None:
+        topic = self.state.names.get((namespace, name))
+        if topic is None:
+            row = self.catalog.find(namespace, name)
+            topic = None if row is None else self.learn(row)
+        return topic
+
+    def add_topic(self, namespace: str, name: str, settings: Settings, now: int) -> Topic:
+        return self.learn(self.catalog.make(namespace, name, settings, now))
+
+    def check_topics(self, namespace: str, more: int) -> None:
+        """The catalog knows how many there are, and refuses."""
+
+    def learn(self, row: TopicRow) -> Topic:
+        """Somebody made a topic. Who delivers it takes in what was published there meanwhile."""
+        if row.id not in self.state.topics:
+            self.homes[row.id] = row.vshard
+            settings = _SETTINGS.decode(row.first_settings if self.owner else row.settings)
+            self.state.apply(ev.TopicMade(row.made_at, row.id, row.namespace, row.name, settings))
+            if self.owner:
+                for _ in self.take_in(self.catalog.appended(row.id, settings.partitions)):
+                    pass
+        return self.state.topics[row.id]
+
+    # Publish
+
+    def publish_one(self, topic: Topic, payload: bytes, extras: Extras | None, now: int) -> Receipt:
+        return self._promise_one(topic, payload, extras, now)[1]
+
+    def publish(self, topic: Topic, rows: Rows, now: int) -> list[Receipt]:
+        if rows.idempotency_key is None:
+            return self._write(topic, rows, now)
+        known = self.recognise(topic, rows, now)
+        fresh = self._write(topic, rows if len(known.fresh) == len(rows) else rows.take(known.fresh), now)
+        found = dict(zip(known.fresh, fresh, strict=True))
+        again = {**known.claims, **{row: self._claim_of(topic, rows, first) for row, first in known.repeats.items()}}
+        for row, claim in again.items():
+            found[row] = self._repeated(topic, digest((rows.idempotency_key[row] or "").encode()), claim, now)
+        self.commit(now)
+        return [found[row] for row in range(len(rows))]
+
+    def recognise(self, topic: Topic, rows: Rows, now: int) -> Known:
+        keys = [digest(key.encode()) for key in rows.idempotency_key or () if key is not None]
+        stored = self.catalog.claims(topic.id, keys)
+
+        def find(key: bytes) -> Claim | None:
+            pending = self.shelf.claimed(topic.id, key)
+            return pending[2] if pending is not None else self._holding(topic, stored.get(key), now)
+
+        return recognise(rows, find)
+
+    def receipt(self, placed: ev.Placed) -> Receipt:
+        id, topic, partition, offset, duplicate = placed
+        if offset < 0:  # it was written down before the commit gave it one
+            found = self.log.find(id)
+            offset = -1 if found is None else found[0].base + found[1]
+        return Receipt(id, topic, partition, offset, duplicate, self.log.durability)
+
+    def append(self, topic: Topic, frames: list[Frame], now: int) -> None:
+        if topic.staging is not None:
+            self._stage(topic, frames, now)
+            return
+        self._promise(frames, now)
+
+    def _promise(self, frames: list[Frame], now: int) -> list[Promise]:
+        ids = [self.ids.take(frame.count, now) for frame in frames]  # may refuse: before anything is handed in
+        return [self.shelf.promise(frame, id, now) for frame, id in zip(frames, ids, strict=True)]
+
+    def _stage(self, topic: Topic, frames: list[Frame], now: int) -> None:
+        """Nobody else appends to what is staged: so its offsets are known, and the commit gives the same."""
+        for promise in self._promise(frames, now):
+            frame = promise.frame
+            frame.base = promise.expected = topic.partitions[0].next
+            self.state.append(topic, 0, frame.stretches(0), now)
+
+    def _append_rows(self, topic: Topic, rows: Rows, now: int) -> list[Receipt]:
+        if len(rows) == 1:
+            return [self._append_one(topic, rows, now)]
+        placed = place(topic, rows, self.next_partition(topic), now)
+        promises = self._promise([piece.frame for piece in placed], now)
+        found = receipts(topic, placed, len(rows), self.log.durability)
+        for piece, promise in zip(placed, promises, strict=True):
+            numbers = range(piece.first, piece.first + piece.frame.count) if piece.order is None else piece.order
+            promise.receipts += [(row, found[number]) for row, number in enumerate(numbers)]
+            self.shelf.claim(promise, range(piece.frame.count))
+        return found
+
+    def _append_one(self, topic: Topic, rows: Rows, now: int) -> Receipt:
+        promise, receipt = self._promise_one(topic, rows.payload[0], rows.extras(0), now)
+        if rows.idempotency_key is not None:
+            row = promise.frame.count - 1
+            self.shelf.claim(promise, range(row, row + 1))
+        return receipt
+
+    def _promise_one(self, topic: Topic, payload: bytes, extras: Extras | None, now: int) -> tuple[Promise, Receipt]:
+        """Those without a key that go with one commit go to one partition: they are one batch."""
+        key = extras.get("key") if extras else None
+        partitions = len(topic.partitions)
+        number = self.shelf.batch.number % partitions if key is None else partition_of(key, partitions)
+        id = self.ids.take(1, now)
+        promise = self.shelf.single(topic.id, number, payload, extras, id, now)
+        receipt = Receipt(id, topic.name, number, -1, False, self.log.durability)
+        promise.receipts.append((promise.frame.count - 1, receipt))
+        return promise, receipt
+
+    def _claim_of(self, topic: Topic, rows: Rows, row: int) -> Claim:
+        """The claim of a row that was handed in just now."""
+        assert rows.idempotency_key is not None
+        pending = self.shelf.claimed(topic.id, digest((rows.idempotency_key[row] or "").encode()))
+        assert pending is not None, "it was handed in"
+        return pending[2]
+
+    def _repeated(self, topic: Topic, key: bytes, claim: Claim, now: int) -> Receipt:
+        """The receipt of who published a message again. That he did is for its trace, if this is where it is kept."""
+        receipt = Receipt(claim.id, topic.name, claim.partition, claim.offset, True, self.log.durability)
+        pending = self.shelf.claimed(topic.id, key)
+        if pending is not None:
+            promise, row, _ = pending
+            self.shelf.again(promise, row, receipt)
+        elif self.owner:
+            self.heart.happen(ev.Duplicated(now, topic.id, claim.partition, claim.offset))
+        return receipt
+
+    def _holding(self, topic: Topic, claim: Claim | None, now: int) -> Claim | None:
+        """A claim, if it still holds."""
+        settings = topic.settings
+        if claim is None or (settings.dedup == "window" and claim.made_at <= now - settings.dedup_window_ms):
+            return None
+        return None if settings.dedup == "until_acked" and self.heart.done(topic, claim, now) else claim
+
+    # Arrivals
+
+    def take_in(self, arrivals: Iterable[Arrival]) -> Iterator[Topic]:
+        """Frames that have their places: the topics that got something. What does not follow is left for later.
+
+        Nothing goes before what was in the order already: a frame that comes too late for its time counts from now.
+        """
+        for arrival in arrivals:
+            topic = self.state.topics.get(arrival.topic)
+            if topic is None or arrival.partition >= len(topic.partitions):
+                continue
+            if arrival.base != self.shelf.next(arrival.topic, arrival.partition):
+                continue
+            partition = topic.partitions[arrival.partition]
+            at = max(arrival.at, _newest(partition))
+            stretches = self.shelf.arrive(arrival, at)
+            if arrival.base >= partition.next:
+                self.state.append(topic, arrival.partition, stretches, at)
+                yield topic
+
+
+def _newest(partition: Partition) -> int:
+    """The latest time in the order of a partition."""
+    return max((lane.at[-1] for lane in partition.lanes.values() if lane.at), default=0)
