@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
@@ -29,6 +29,7 @@ from mqueue.broker import (
 from mqueue.broker.commits import Gate
 from mqueue.broker.consume import Source, Subscription, consume
 from mqueue.broker.dlq import Dlq
+from mqueue.broker.engine import Engine
 from mqueue.broker.envelope import EmbeddedMessage
 from mqueue.broker.given import Topics, id_of, list_of, names_of, parts_of
 from mqueue.broker.intake_arrow import publish_table
@@ -84,10 +85,15 @@ class Broker:
 
     def namespace(self, name: str) -> Broker:
         """The same broker, another tenant."""
-        view = object.__new__(type(self))
-        view._engine = self._engine
-        view._namespace = check_name(name, "namespace")
-        view._name = self._name
+        return self._over(self._engine, check_name(name, "namespace"), self._name)
+
+    @classmethod
+    def _over(cls, engine: Engine, namespace: str, name: str) -> Self:
+        """The calls of a namespace on an engine that somebody else opens and closes."""
+        view = object.__new__(cls)
+        view._engine = engine
+        view._namespace = namespace
+        view._name = name
         view._desks = {}
         view._turn = 0
         view._root = False
