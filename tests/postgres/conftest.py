@@ -1,0 +1,58 @@
+"""A database with the schema in it for each test: shard 0 of 1, copied from one that was migrated once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from uuid import UUID
+
+import pytest
+
+from mqueue.log.postgres.catalog import make_topic
+from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.migrate import assign, migrate
+from mqueue.testing import PostgresServer
+
+_NUMBERS = count(1)
+
+
+@pytest.fixture(scope="session")
+def template(postgres: PostgresServer) -> str:
+    link = Link(postgres.create("migrated"), "template")
+    migrate(link)
+    assign(link, 0, 1, UUID(int=1))
+    link.close()
+    return "migrated"
+
+
+@pytest.fixture
+def shard(postgres: PostgresServer, template: str) -> str:
+    """The URL of a database that is ready."""
+    return postgres.create(f"shard_{next(_NUMBERS)}", template)
+
+
+@pytest.fixture
+def links(shard: str) -> Iterator[Callable[[], Link]]:
+    """As many connections to the shard as a test asks for."""
+    made: list[Link] = []
+
+    def link() -> Link:
+        made.append(Link(shard, f"test{len(made)}", 60_000))
+        return made[-1]
+
+    yield link
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def link(links: Callable[[], Link]) -> Link:
+    return links()
+
+
+@pytest.fixture
+def topic(link: Link) -> int:
+    """A topic of virtual shard 4."""
+    made = make_topic(link, "default", "orders", 4, b"settings", 1000)
+    assert made is not None
+    return made[0].id
