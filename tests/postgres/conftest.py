@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from mqueue.log.postgres.catalog import make_topic
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.migrate import assign, migrate
 from mqueue.testing import PostgresServer
+from tests.postgres.shards import new_topic
 
 _NUMBERS = count(1)
 
@@ -53,6 +53,4 @@ def link(links: Callable[[], Link]) -> Link:
 @pytest.fixture
 def topic(link: Link) -> int:
     """A topic of virtual shard 4."""
-    made = make_topic(link, "default", "orders", 4, b"settings", 1000)
-    assert made is not None
-    return made[0].id
+    return new_topic(link, "orders", 4)

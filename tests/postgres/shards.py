@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 from mqueue.log.postgres.appends import Sheet
+from mqueue.log.postgres.catalog import make_topic
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.owning import beat, own
 
@@ -28,6 +29,12 @@ def sheet(topic: int, partition: int = 0, count: int = 3, **other: Any) -> Sheet
     base_id = other.pop("base_id", None) or next(_IDS)
     given = {"vshard": 4, "map_epoch": 1, "size": 10 * count, "head": b"head", "body": b"body"} | other
     return Sheet(topic=topic, partition=partition, count=count, base_id=base_id, **given)
+
+
+def new_topic(link: Link, name: str, vshard: int, **other: Any) -> int:
+    made = make_topic(link, "default", name, vshard, b"settings", 1000, **other)
+    assert made is not None
+    return made[0].id
 
 
 def owner_of(link: Link, *vshards: int, node: int = 1) -> tuple[UUID, dict[int, int]]:

@@ -8,13 +8,13 @@ from uuid import uuid4
 import pytest
 
 from mqueue.log.postgres.appends import Appended, append
-from mqueue.log.postgres.catalog import drop_topic, make_topic
+from mqueue.log.postgres.catalog import drop_topic
 from mqueue.log.postgres.days import days, make_days
 from mqueue.log.postgres.frames import ends, heads, tails
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.problems import Flushed, Moved, NoTopic
 from mqueue.log.postgres.retention import retire, trim
-from tests.postgres.shards import DAY_MS, NOON_MS, frames_in, open_transaction, owner_of, sheet, together
+from tests.postgres.shards import DAY_MS, NOON_MS, frames_in, new_topic, open_transaction, owner_of, sheet, together
 
 
 def test_offsets_follow_each_other(link: Link, topic: int) -> None:
@@ -28,19 +28,19 @@ def test_nothing_is_appended_by_an_empty_call(link: Link) -> None:
 
 
 def test_one_call_takes_frames_of_several_partitions_and_topics(link: Link, topic: int) -> None:
-    other, _ = make_topic(link, "default", "other", 9, b"", 0) or pytest.fail()
+    other = new_topic(link, "other", 9)
     sheets = [
         sheet(topic, 1, 2),
         sheet(topic, 0, 5),
         sheet(topic, 1, 7),
-        sheet(other.id, 0, 1, vshard=9),
+        sheet(other, 0, 1, vshard=9),
         sheet(topic, 1, 1),
     ]
     placed = append(link, sheets, NOON_MS) or []
     assert [one.base for one in placed] == [0, 0, 2, 0, 9]
-    found = tails(link, [(other.id, 0, 0), (topic, 1, 2)], 10, bodies=True)
+    found = tails(link, [(other, 0, 0), (topic, 1, 2)], 10, bodies=True)
     assert [row[:5] for row in found] == [
-        (other.id, 0, 0, 1, sheets[3].base_id),
+        (other, 0, 0, 1, sheets[3].base_id),
         (topic, 1, 2, 7, sheets[2].base_id),
         (topic, 1, 9, 1, sheets[4].base_id),
     ]
@@ -87,11 +87,11 @@ def test_a_partition_that_was_silent_for_days_goes_on(link: Link, topic: int) ->
 
 
 def test_a_deleted_topic_takes_nothing_and_the_others_of_the_call_neither(link: Link, topic: int) -> None:
-    gone, _ = make_topic(link, "default", "gone", 4, b"", 0) or pytest.fail()
+    gone = new_topic(link, "gone", 4)
     owner, epochs = owner_of(link, 4)
-    drop_topic(link, owner, epochs[4], gone.id, 5)
-    with pytest.raises(NoTopic, match=str(gone.id)):
-        append(link, [sheet(topic), sheet(gone.id)], NOON_MS)
+    drop_topic(link, owner, epochs[4], gone, 5)
+    with pytest.raises(NoTopic, match=str(gone)):
+        append(link, [sheet(topic), sheet(gone)], NOON_MS)
     with pytest.raises(NoTopic):
         append(link, [sheet(topic, vshard=5)], NOON_MS)
     assert frames_in(link) == 0

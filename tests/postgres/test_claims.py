@@ -1,4 +1,4 @@
-"""An idempotency key is claimed with its frame: of two that use it one is stored, the other with nothing of its call."""
+"""An idempotency key is claimed with its frame: of two that use it one is stored, of the other nothing."""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ Knows settings of connections and what errors mean; no statement of ours.
 from __future__ import annotations
 
 import random
+import re
+import select
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, LiteralString, TypeVar
@@ -26,6 +28,7 @@ from mqueue.model.errors import BadSetting, ShardDown
 
 R = TypeVar("R")
 
+_PORTS = re.compile(r"\d*(,\d*)*")
 _PAUSE_SECONDS_MIN = 0.05
 _PAUSE_SECONDS_MAX = 5.0
 _GRACE_SECONDS = 2.0
@@ -73,7 +76,7 @@ class Link:
 
     def call(self, sql: LiteralString, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement, as a transaction of its own; its rows."""
-        connection = self._connection or self._connect()
+        connection = self._ready()
         try:
             cursor = connection.execute(sql, params, prepare=True, binary=True)
             rows = cursor.fetchall() if cursor.description is not None else []
@@ -84,7 +87,7 @@ class Link:
 
     def script(self, sql: str) -> None:
         """Run several statements as one transaction, for as long as it takes."""
-        connection = self._connection or self._connect()
+        connection = self._ready()
         patience, connection.patience = connection.patience, None
         try:
             connection.execute(b"select set_config('statement_timeout', '0', true);\n" + sql.encode())
@@ -98,6 +101,13 @@ class Link:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def _ready(self) -> _Connection:
+        connection = self._connection or self._connect()
+        if connection.lost():  # while nothing was running: so nothing can have been done
+            self.close()
+            raise unreachable(self.server, "the connection was closed", 0)
+        return connection
 
     def _connect(self) -> _Connection:
         left = self._rests_until - self._monotonic()
@@ -189,9 +199,20 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.warnings: list[str] = []
+        self._mail = select.poll()
+        self._mail.register(self.pgconn.socket, select.POLLIN)
 
     def wait(self, gen: PQGen[R], interval: float = 0.1, timeout: float | None = None) -> R:
         return super().wait(gen, interval, self.patience if timeout is None else timeout)
+
+    def lost(self) -> bool:
+        """Whether the server has closed the connection meanwhile. Asking takes 1 µs."""
+        try:
+            while self._mail.poll(0):  # its last words, and then the end
+                self.pgconn.consume_input()
+        except psycopg.OperationalError:
+            return True
+        return False
 
     def notice(self, said: Diagnostic) -> None:
         if said.severity_nonlocalized == "WARNING":
@@ -200,12 +221,16 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
 
 def _parsed(dsn: str) -> dict[str, Any]:
     try:
-        given = conninfo.conninfo_to_dict(dsn)
+        given = {key: value for key, value in conninfo.conninfo_to_dict(dsn).items() if value is not None}
     except psycopg.Error:  # its message would quote the text, and the password with it
+        given = {"port": "?"}
+    # A password that is not encoded may be cut in two, and its end be taken for a host.
+    if not _PORTS.fullmatch(str(given.get("port", ""))) or "@" in f"{given.get('host')}{given.get('dbname')}":
         raise BadSetting(
-            "a database URL cannot be read; it looks like postgresql://user:password@host:5432/database"
-        ) from None
-    return {key: value for key, value in given.items() if value is not None}
+            "a database URL cannot be read; it looks like postgresql://user:password@host:5432/database, "
+            "with / : @ and the like in a password written as %2F %3A %40"
+        )
+    return given
 
 
 def _named(given: dict[str, Any]) -> str:

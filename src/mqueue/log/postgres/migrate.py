@@ -21,13 +21,13 @@ _BEFORE = """
 select pg_advisory_xact_lock(-5, 0);
 do $$
 declare
-  found int := 0;
+  version int := 0;
 begin
   if to_regclass('mqueue.meta') is not null then
-    select (value #>> '{{}}')::int into found from mqueue.meta where key = 'schema';
+    select (value #>> '{{}}')::int into version from mqueue.meta where key = 'schema';
   end if;
-  if found <> {before} then
-    raise exception 'the schema is at version %', found using errcode = 'MQ007';
+  if version <> {before} then
+    raise exception 'the schema is at version %', version using errcode = 'MQ007';
   end if;
 end $$;
 """
@@ -102,3 +102,9 @@ def _version(link: Link) -> int:
         return 0
     rows = link.call("select (value #>> '{}')::int from mqueue.meta where key = 'schema'")
     return int(rows[0][0]) if rows else 0
+
+
+def cluster_of(link: Link) -> UUID | None:
+    """The cluster that a server belongs to; None: to none yet."""
+    rows = link.call("select value ->> 'cluster' from mqueue.meta where key = 'place'")
+    return UUID(rows[0][0]) if rows else None
