@@ -33,9 +33,7 @@ from tests.postgres.shards import (
     waits,
 )
 
-RECORD = (
-    "select mqueue.record(%s, '{4}', '{1}', '{2}', %s, '{x}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}')"
-)
+RECORD = "select mqueue.record(%s, array[4, 1, 2, %s], '{x}', '{}', '{}')"
 """Row 2 of virtual shard 4."""
 
 
@@ -111,7 +109,7 @@ def test_own_waits_for_a_commit_that_runs_and_fences_the_next(
     looker, taker = links(), links()
     other, _ = owner_of(taker)
     with open_transaction(shard) as slow:
-        slow.execute(RECORD, (owner, [NOON_MS]))
+        slow.execute(RECORD, (owner, NOON_MS))
         end_session(link, owner)
         taken = in_thread(lambda: own(taker, other, [4]))
         waits(looker, taker)
@@ -128,7 +126,7 @@ def test_the_same_commit_twice_at_once_is_there_once(link: Link, links: Callable
     commit(link, owner, [entry(4, 1, 1)], [], None)
     second = links()
     with open_transaction(shard) as slow:
-        slow.execute(RECORD, (owner, [NOON_MS]))
+        slow.execute(RECORD, (owner, NOON_MS))
         again = in_thread(lambda: commit(second, owner, [entry(4, 1, 2, NOON_MS + DAY_MS)], [], None))
         waits(link, second)
     with pytest.raises(Fenced):

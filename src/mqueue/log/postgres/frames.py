@@ -111,15 +111,14 @@ def news(link: Link, since_id: int) -> list[tuple[int, int, int]]:
     return [(topic, part, end) for topic, part, end in rows]
 
 
-def ends(link: Link, places: Sequence[tuple[int, int]], since: int = 0) -> list[int]:
-    """The next offset of each (topic, partition).
-
-    Where a frame was appended `since` then, no older day is looked at; where none was, all are, so it is a hint only.
-    """
+def ends(link: Link, places: Sequence[tuple[int, int]]) -> list[int]:
+    """The next offset of each (topic, partition)."""
     rows = link.call(
-        "select u.next from unnest(%b::bigint[], %b::bigint[]) with ordinality k(topic, part, i) "
-        "cross join lateral mqueue.tip(k.topic::int, k.part::int, mqueue.day_of(%b)) u order by k.i",
-        (*_columns(places, 2), since),
+        "select greatest(tip.next, o.next, 0) "
+        "from unnest(%b::bigint[], %b::bigint[]) with ordinality k(topic, part, i) "
+        "cross join lateral mqueue.tip(k.topic::int, k.part::int) tip "
+        "left join mqueue.floors o on o.topic_id = k.topic and o.part = k.part order by k.i",
+        (*_columns(places, 2),),
     )
     return [end for (end,) in rows]
 

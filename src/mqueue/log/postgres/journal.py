@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mqueue.log.postgres.appends import SHEET_PARAMS, Appended, Sheet, appended, sheet_params
+from mqueue.log.postgres.appends import Appended, Sheet, placed, sheet_params
 from mqueue.log.postgres.arrays import Blobs, Longs
 from mqueue.log.postgres.days import dated
 from mqueue.log.postgres.link import Link
@@ -32,13 +32,9 @@ class Entry(Struct, frozen=True, gc=False):
 Late = tuple[int, int, int, int, int]
 """(topic, partition, base, count, time in the order) of a frame that stands later in the order than its own time."""
 
-_ENTRY_PARAMS = (
-    "%b::uuid, %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], "
-    "%b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], "
-    "%b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[]"
-)
-_RECORD = f"select mqueue.record({_ENTRY_PARAMS})"
-_COMMIT = f"select bases, ats from mqueue.commit({_ENTRY_PARAMS}, %b::bigint, {SHEET_PARAMS})"  # noqa: S608
+_RECORD = "select mqueue.record(%b, %b, %b, %b, %b)"
+_COMMIT = "select bases, ats from mqueue.commit(%b, %b, %b, %b, %b, %b::bigint, %b, %b)"
+_COMMIT_KEYS = "select bases, ats from mqueue.commit(%b, %b, %b, %b, %b, %b::bigint, %b, %b, %b, %b, %b)"
 
 
 def commit(
@@ -60,10 +56,11 @@ def commit(
         if entries or late:
             dated(link, _RECORD, params)
         return []
-    rows = dated(link, _COMMIT, (*params, now, *sheet_params(sheets, windows)))
-    placed = appended(rows)
-    assert placed is not None
-    return placed
+    order, appends = sheet_params(sheets, windows)
+    rows = dated(link, _COMMIT if len(appends) == 2 else _COMMIT_KEYS, (*params, now, *appends))
+    found = placed(rows, order)
+    assert found is not None, "only a log can have been flushed before"
+    return found
 
 
 def point(link: Link, owner: UUID, vshard: int, epoch: int, seq: int, at: int, body: bytes) -> None:
@@ -93,7 +90,7 @@ def entries(link: Link, vshard: int, after: int, limit: int) -> list[tuple[int, 
 
 def last_seq(link: Link, vshard: int) -> int:
     """Where the journal ends; 0 if nothing was ever written."""
-    rows = link.call("select seq from mqueue.last_row(%b, date '-infinity')", (vshard,))
+    rows = link.call("select seq from mqueue.last_row(%b)", (vshard,))
     return int(rows[0][0])
 
 
@@ -121,18 +118,15 @@ def lates(link: Link, topics: Sequence[int]) -> list[Late]:
     return [(topic, part, base, count, at) for topic, part, base, count, at in rows]
 
 
-def _entry_params(owner: UUID, entries: Sequence[Entry], late: Sequence[Late]) -> tuple[Any, ...]:
-    blocks = [(number, *block) for number, entry in enumerate(entries, 1) for block in entry.blocks]
-    return (
-        owner,
-        Longs(entry.vshard for entry in entries),
-        Longs(entry.epoch for entry in entries),
-        Longs(entry.seq for entry in entries),
-        Longs(entry.at for entry in entries),
-        Blobs(entry.body for entry in entries),
-        *(Longs(block[column] for block in blocks) for column in range(4)),
-        *(Longs(one[column] for one in late) for column in range(5)),
-    )
+def _entry_params(owner: UUID, entries: Sequence[Entry], late: Sequence[Late]) -> list[Any]:
+    """Sorted, since locks are taken in this order; those of one virtual shard stay in theirs."""
+    numbers, bodies, blocks = Longs(), Blobs(), Longs()
+    for number, one in enumerate(sorted(entries, key=lambda one: one.vshard), 1):
+        numbers += (one.vshard, one.epoch, one.seq, one.at)
+        bodies.append(one.body)
+        for block in one.blocks:
+            blocks += (number, *block)
+    return [owner, numbers, bodies, blocks, Longs(value for one in late for value in one)]
 
 
 def _rows(rows: list[tuple[Any, ...]]) -> list[tuple[int, int, bytes]]:

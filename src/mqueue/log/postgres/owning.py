@@ -21,7 +21,9 @@ def beat(link: Link, owner: UUID, node: int, address: str, ms: int) -> bool:
 def unowned(link: Link) -> list[int]:
     """The virtual shards here whose owner is not alive, or that have none."""
     rows = link.call(
-        "select v.vshard from mqueue.vshards v where v.state = 'active' and not mqueue.alive(v.owner) order by 1"
+        "select v.vshard from mqueue.vshards v "
+        "left join mqueue.sessions s on s.owner = v.owner and s.until > clock_timestamp() "
+        "where v.state = 'active' and s.owner is null order by 1"
     )
     return [vshard for (vshard,) in rows]
 

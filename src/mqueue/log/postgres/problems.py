@@ -66,7 +66,7 @@ _NO_RIGHT = "42501"
 _LOCKED = "55P03"
 _DAY = re.compile(r"\d{4,}-\d\d-\d\d")
 
-_TROUBLE = ("08", "25", "40", "53", "55", "57", "58", "XX")
+_TROUBLE = ("08", "25", "40", "53", "57", "58", "XX")
 """Classes of errors that are the server's trouble, not ours: the same call may go well a little later."""
 _MISSING = {"3F000", "42P01", "42883", "42703", "42804"}
 """A schema, table or function that is not there: somebody changed the database under us."""
@@ -78,23 +78,24 @@ def translated(error: psycopg.Error, server: str) -> Exception:
     """What an error means that came while a statement was running."""
     state = error.sqlstate or ""
     diagnosis = error.diag
+    said = diagnosis.message_primary or ""
     if state in _ANSWERS:
-        return _ANSWERS[state](diagnosis.message_primary or "")
+        return _ANSWERS[state](said)
     if state == _NO_PARTITION and diagnosis.table_name in _DAILY:
         day = _DAY.search(diagnosis.message_detail or "")
         assert day is not None, diagnosis.message_detail
         return NoDay(date.fromisoformat(day[0]))
     if state == _NOT_UNIQUE and (diagnosis.table_name or "").startswith("journal"):
-        return Fenced(diagnosis.message_primary or "")
+        return Fenced(said)
     if state == _NO_RIGHT:
-        return BadSetting(f"PostgreSQL at {server} does not allow it: {one_line(error)}")
+        return BadSetting(f"PostgreSQL at {server} does not allow it: {said}")
     if state == _LOCKED:
-        return Busy(f"PostgreSQL at {server} is busy: {one_line(error)}")
+        return Busy(f"PostgreSQL at {server} is busy: {said}")
     if not state:
         return lost(server, one_line(error))
     if state[:2] in _TROUBLE or state in _MISSING:
         applied = None if state == _CRASHED else False
-        return ShardDown(f"PostgreSQL at {server} failed: {one_line(error)} ({state})", applied=applied)
+        return ShardDown(f"PostgreSQL at {server} failed: {said} ({state})", applied=applied)
     return error
 
 

@@ -194,22 +194,11 @@ end $$;
 
 -- Frames.
 
--- The end of a partition and the time of its newest frame. Who asks in order to append holds its lock. Times never fall
--- with the offset: only if there is no frame of p_since or later all days are looked at.
-create function mqueue.tip(p_topic int, p_part int, p_since date, out next bigint, out at bigint)
-language plpgsql stable as $$
-declare
-  o record;
+-- The end of a partition and the time of its newest frame, as far as there are frames: all days are looked at.
+create function mqueue.tip(p_topic int, p_part int, out next bigint, out at bigint) language plpgsql stable as $$
 begin
   select f.base + f.count, f.at into next, at from mqueue.frames f
-    where f.topic_id = p_topic and f.part = p_part and f.day >= p_since order by f.base desc limit 1;
-  if next is null then
-    select f.base + f.count, f.at into next, at from mqueue.frames f
-      where f.topic_id = p_topic and f.part = p_part order by f.base desc limit 1;
-  end if;
-  select f.next, f.at into o from mqueue.floors f where f.topic_id = p_topic and f.part = p_part;
-  next := greatest(next, o.next, 0);
-  at := greatest(at, o.at, 0);
+    where f.topic_id = p_topic and f.part = p_part order by f.base desc limit 1;
 end $$;
 
 -- Holds virtual shards where they are, and their owners, until this transaction ends.
@@ -230,72 +219,104 @@ end $$;
 -- stretch of the log was flushed before. All or nothing, and nothing is locked while the network is read.
 --   p_wal, p_from, p_to   a stretch of a node's log, which must follow the one flushed before
 --   p_once                leave out what is there already: frames that may be sent a second time
---   p_key_*               idempotency keys: the number of the frame, from 1, and the row in it, from 0
---   p_window_*            for how long claims on keys of a topic hold; for ever where none is given
+--   p_frames              of each frame: virtual shard, map epoch, topic, partition, count, first id, size; sorted by
+--                         the first, the third and the fourth
+--   p_bytes               of each frame: head, body
+--   p_keys                idempotency keys: the number of the frame, from 1, the row in it, from 0, priority, due
+--   p_digests             of each: key, payload
+--   p_windows             topic, for how long claims on its keys hold; for ever where it is not named
+-- Written for few statements and few parameters: each costs about as much as what it does.
 create function mqueue.append(
-  p_now bigint, p_wal uuid, p_from bigint, p_to bigint, p_once boolean,
-  p_vshard bigint[], p_epoch bigint[], p_topic bigint[], p_part bigint[], p_count bigint[], p_base_id bigint[],
-  p_size bigint[], p_head bytea[], p_body bytea[],
-  p_key_frame bigint[], p_key_row bigint[], p_key bytea[], p_key_digest bytea[], p_key_priority bigint[],
-  p_key_due bigint[], p_window_topic bigint[], p_window bigint[],
+  p_now bigint, p_wal uuid, p_from bigint, p_to bigint, p_once boolean, p_frames bigint[], p_bytes bytea[],
+  p_keys bigint[] default '{}', p_digests bytea[] default '{}', p_windows bigint[] default '{}',
   out bases bigint[], out ats bigint[]) language plpgsql as $$
 declare
-  v_now bigint;
-  v_bad record;
-  v_made int;
-  v_tip record;
-  k record;
-  i int;
+  n int := cardinality(p_frames) / 7;
+  v_now bigint := coalesce(p_now, mqueue.now_ms());
+  v_vshard bigint;
+  v_epoch bigint;
+  v_topic int;
+  v_part int;
+  v_next bigint;
+  v_at bigint;
+  v_dropped_next bigint;
+  v_dropped_at bigint;
 begin
-  perform mqueue.hold(p_vshard);
-  select u.v, u.t, s.vshard is null as moved into v_bad from unnest(p_vshard, p_epoch, p_topic) u(v, e, t)
-    left join mqueue.vshards s on s.vshard = u.v and s.map_epoch = u.e and s.state = 'active'
-    left join mqueue.topics t on t.topic_id = u.t and t.vshard = u.v and t.deleted_at is null
-    where s.vshard is null or t.topic_id is null limit 1;
-  if v_bad.moved then
-    raise exception 'virtual shard % is not active here at this epoch', v_bad.v using errcode = 'MQ001';
-  elsif found then
-    raise exception 'topic % is not here', v_bad.t using errcode = 'MQ005';
-  end if;
+  for i in 1..n loop
+    if v_vshard is distinct from p_frames[7 * i - 6] then
+      v_vshard := p_frames[7 * i - 6];
+      if pg_advisory_xact_lock_shared(v_vshard) is null then end if;
+    end if;
+  end loop;
   if p_wal is not null and not mqueue.flush(p_wal, p_from, p_to) then
     return;
   end if;
-  v_now := coalesce(p_now, mqueue.now_ms());
-  bases := array_fill(-1::bigint, array[cardinality(p_topic)]);
-  ats := array_fill(v_now, array[cardinality(p_topic)]);
-  for k in
-    select u.t::int as topic, u.p::int as part, array_agg(u.i order by u.i) as rows
-    from unnest(p_topic, p_part) with ordinality u(t, p, i) group by 1, 2 order by 1, 2
-  loop
-    perform pg_advisory_xact_lock(k.topic, k.part);
-    select * into v_tip from mqueue.tip(k.topic, k.part, mqueue.day_of(v_now));
-    v_tip.at := greatest(v_tip.at, v_now);
-    foreach i in array k.rows loop
-      ats[i] := v_tip.at;
-      continue when p_once and mqueue.known(p_base_id[i], p_count[i]);
-      -- One by one: all of them through unnest() would be copied once more, to disk if they are large.
-      insert into mqueue.frames (day, topic_id, part, base, count, base_id, at, size, head, body)
-        values (mqueue.day_of(v_tip.at), k.topic, k.part, v_tip.next, p_count[i], p_base_id[i], v_tip.at, p_size[i],
-          p_head[i], p_body[i]);
-      bases[i] := v_tip.next;
-      v_tip.next := v_tip.next + p_count[i];
-    end loop;
-  end loop;
-  if cardinality(p_key) > 0 then
-    insert into mqueue.idempotency (topic_id, key, digest, id, part, "offset", priority, due, made_at)
-      select p_topic[u.f], u.key, u.digest, p_base_id[u.f] + u.r, p_part[u.f], bases[u.f] + u.r, u.priority, u.due,
-        ats[u.f]
-      from unnest(p_key_frame, p_key_row, p_key, p_key_digest, p_key_priority, p_key_due)
-        u(f, r, key, digest, priority, due)
-      where bases[u.f] >= 0 order by 1, 2
-    on conflict (topic_id, key) do update set digest = excluded.digest, id = excluded.id, part = excluded.part,
-      "offset" = excluded."offset", priority = excluded.priority, due = excluded.due, made_at = excluded.made_at
-      where idempotency.made_at
-        <= excluded.made_at - p_window[array_position(p_window_topic, excluded.topic_id::bigint)];
-    get diagnostics v_made = row_count;
-    if v_made <> (select count(*) from unnest(p_key_frame) f where bases[f] >= 0) then
-      raise exception 'an idempotency key is taken' using errcode = 'MQ004';
+  bases := array_fill(-1::bigint, array[n]);
+  ats := bases;
+  for i in 1..n loop
+    if v_topic is distinct from p_frames[7 * i - 4] or v_part <> p_frames[7 * i - 3]
+        or v_vshard <> p_frames[7 * i - 6] or v_epoch <> p_frames[7 * i - 5] then
+      v_vshard := p_frames[7 * i - 6];
+      v_epoch := p_frames[7 * i - 5];
+      v_topic := p_frames[7 * i - 4];
+      v_part := p_frames[7 * i - 3];
+      if pg_advisory_xact_lock(v_topic, v_part) is null then end if;
+      -- Times never fall with the offset: only if there is no frame of this day or later older ones are looked at.
+      select f.next, f.at, o.next, o.at into v_next, v_at, v_dropped_next, v_dropped_at
+        from mqueue.vshards s
+        join mqueue.topics t on t.topic_id = v_topic and t.vshard = s.vshard and t.deleted_at is null
+        left join mqueue.floors o on o.topic_id = v_topic and o.part = v_part
+        left join lateral (
+          select f.base + f.count as next, f.at from mqueue.frames f
+          where f.topic_id = v_topic and f.part = v_part and f.day >= mqueue.day_of(v_now)
+          order by f.base desc limit 1
+        ) f on true
+        where s.vshard = v_vshard and s.map_epoch = v_epoch and s.state = 'active';
+      if not found then
+        perform from mqueue.vshards s where s.vshard = v_vshard and s.map_epoch = v_epoch and s.state = 'active';
+        if found then
+          raise exception 'topic % is not here', v_topic using errcode = 'MQ005';
+        end if;
+        raise exception 'virtual shard % is not active here at epoch %', v_vshard, v_epoch using errcode = 'MQ001';
+      end if;
+      if v_next is null then
+        select f.next, f.at into v_next, v_at from mqueue.tip(v_topic, v_part) f;
+      end if;
+      v_next := greatest(v_next, v_dropped_next, 0);
+      v_at := greatest(v_at, v_dropped_at, v_now);
     end if;
+    ats[i] := v_at;
+    continue when p_once and mqueue.known(p_frames[7 * i - 1], p_frames[7 * i - 2]);
+    insert into mqueue.frames (day, topic_id, part, base, count, base_id, at, size, head, body)
+      values (mqueue.day_of(v_at), v_topic, v_part, v_next, p_frames[7 * i - 2], p_frames[7 * i - 1], v_at,
+        p_frames[7 * i], p_bytes[2 * i - 1], p_bytes[2 * i]);
+    bases[i] := v_next;
+    v_next := v_next + p_frames[7 * i - 2];
+  end loop;
+  if cardinality(p_keys) > 0 then
+    perform mqueue.claim(p_frames, bases, ats, p_keys, p_digests, p_windows);
+  end if;
+end $$;
+
+-- Claims the keys of frames that were appended just now. Sorted, so that no two wait for each other.
+create function mqueue.claim(p_frames bigint[], p_base bigint[], p_at bigint[], p_keys bigint[], p_digests bytea[],
+  p_windows bigint[]) returns void language plpgsql as $$
+declare
+  n int := cardinality(p_keys) / 4;
+  v_made int;
+begin
+  insert into mqueue.idempotency as c (topic_id, key, digest, id, part, "offset", priority, due, made_at)
+    select p_frames[7 * k.f - 4], p_digests[2 * k.i - 1], p_digests[2 * k.i], p_frames[7 * k.f - 1] + k.r,
+      p_frames[7 * k.f - 3], p_base[k.f] + k.r, p_keys[4 * k.i - 1], p_keys[4 * k.i], p_at[k.f]
+    from (select i, p_keys[4 * i - 3] as f, p_keys[4 * i - 2] as r from generate_series(1, n) i) k
+    where p_base[k.f] >= 0 order by 1, 2
+  on conflict (topic_id, key) do update set digest = excluded.digest, id = excluded.id, part = excluded.part,
+    "offset" = excluded."offset", priority = excluded.priority, due = excluded.due, made_at = excluded.made_at
+    where c.made_at <= excluded.made_at - (select p_windows[2 * w] from generate_series(1, cardinality(p_windows) / 2) w
+      where p_windows[2 * w - 1] = excluded.topic_id);
+  get diagnostics v_made = row_count;
+  if v_made <> (select count(*) from generate_series(1, n) i where p_base[p_keys[4 * i - 3]] >= 0) then
+    raise exception 'an idempotency key is taken' using errcode = 'MQ004';
   end if;
 end $$;
 
@@ -323,16 +344,10 @@ end $$;
 
 -- The journal.
 
--- The newest row of a virtual shard. Days never fall with the sequence: only if it has no row of p_since or later all
--- days are looked at, and then its checkpoints.
-create function mqueue.last_row(p_vshard bigint, p_since date, out seq bigint, out day date)
-language plpgsql stable as $$
+-- The newest row of a virtual shard; without any, what its newest checkpoint says. All days are looked at.
+create function mqueue.last_row(p_vshard bigint, out seq bigint, out day date) language plpgsql stable as $$
 begin
-  select j.seq, j.day into seq, day from mqueue.journal j
-    where j.vshard = p_vshard and j.day >= p_since order by j.seq desc limit 1;
-  if seq is null then
-    select j.seq, j.day into seq, day from mqueue.journal j where j.vshard = p_vshard order by j.seq desc limit 1;
-  end if;
+  select j.seq, j.day into seq, day from mqueue.journal j where j.vshard = p_vshard order by j.seq desc limit 1;
   if seq is null then
     select coalesce(max(c.seq), 0) into seq from mqueue.checkpoints c where c.vshard = p_vshard;
   end if;
@@ -350,63 +365,81 @@ end $$;
 
 -- Every change of what virtual shards know of their messages. Who is not the owner any more, or does not go on where
 -- the journal ends, is refused with everything.
---   p_block_row     blocks of offsets that an entry speaks of: the number of the entry, from 1
-create function mqueue.record(
-  p_owner uuid, p_vshard bigint[], p_epoch bigint[], p_seq bigint[], p_at bigint[], p_body bytea[],
-  p_block_row bigint[], p_block_topic bigint[], p_block_part bigint[], p_block bigint[],
-  p_late_topic bigint[], p_late_part bigint[], p_late_base bigint[], p_late_count bigint[], p_late_at bigint[])
+--   p_entries   of each: virtual shard, epoch, sequence, time; sorted by the first
+--   p_blocks    blocks of offsets that an entry speaks of: the number of the entry, from 1, topic, partition, block
+--   p_late      topic, partition, base, count, time in the order
+create function mqueue.record(p_owner uuid, p_entries bigint[], p_body bytea[], p_blocks bigint[], p_late bigint[])
 returns void language plpgsql as $$
 declare
-  v_bad bigint;
-  v_days date[];
+  n int := cardinality(p_body);
+  v_vshard bigint;
+  v_epoch bigint;
+  v_seq bigint;
+  v_day date;
+  v_days date[] := array_fill(null::date, array[n]);
 begin
-  perform mqueue.hold(p_vshard);
-  perform pg_advisory_xact_lock(-1, s.v::int) from (select distinct v from unnest(p_vshard) v order by v) s;
-  select min(r.v) filter (where not r.good), array_agg(r.day order by r.i) into v_bad, v_days from (
-    select u.v, u.i, greatest(mqueue.day_of(u.at), l.day) as day,
-      s.vshard is not null and u.seq = l.seq + row_number() over (partition by u.v order by u.i) as good
-    from unnest(p_vshard, p_epoch, p_seq, p_at) with ordinality u(v, e, seq, at, i)
-    left join mqueue.vshards s on s.vshard = u.v and s.owner = p_owner and s.owner_epoch = u.e and s.state = 'active'
-    left join lateral mqueue.last_row(u.v, mqueue.day_of(u.at) - 1) l on true
-  ) r;
-  if v_bad is not null then
-    raise exception 'virtual shard % is owned by another, or its journal goes on elsewhere', v_bad
-      using errcode = 'MQ003';
-  end if;
-  insert into mqueue.journal (day, vshard, seq, epoch, at, body)
-    select u.day, u.v, u.seq, u.epoch, u.at, u.body
-    from unnest(v_days, p_vshard, p_seq, p_epoch, p_at, p_body) u(day, v, seq, epoch, at, body);
-  if cardinality(p_block) > 0 then
+  for i in 1..n loop
+    if v_vshard is distinct from p_entries[4 * i - 3] then
+      v_vshard := p_entries[4 * i - 3];
+      if pg_advisory_xact_lock_shared(v_vshard) is null then end if;
+    end if;
+  end loop;
+  v_vshard := null;
+  for i in 1..n loop
+    if v_vshard is distinct from p_entries[4 * i - 3] then
+      v_vshard := p_entries[4 * i - 3];
+      v_epoch := p_entries[4 * i - 2];
+      if pg_advisory_xact_lock(-1, v_vshard::int) is null then end if;
+      select l.seq, l.day into v_seq, v_day from mqueue.vshards s
+        left join lateral (
+          select j.seq, j.day from mqueue.journal j
+          where j.vshard = v_vshard and j.day >= mqueue.day_of(p_entries[4 * i]) order by j.seq desc limit 1
+        ) l on true
+        where s.vshard = v_vshard and s.owner = p_owner and s.owner_epoch = v_epoch and s.state = 'active';
+      if not found then
+        raise exception 'virtual shard % is owned by another', v_vshard using errcode = 'MQ003';
+      end if;
+      if v_seq is null then
+        select l.seq, l.day into v_seq, v_day from mqueue.last_row(v_vshard) l;
+      end if;
+    end if;
+    v_seq := v_seq + 1;
+    if v_seq <> p_entries[4 * i - 1] or v_epoch <> p_entries[4 * i - 2] then
+      raise exception 'the journal of virtual shard % goes on at %, not at %', v_vshard, v_seq, p_entries[4 * i - 1]
+        using errcode = 'MQ003';
+    end if;
+    v_day := greatest(v_day, mqueue.day_of(p_entries[4 * i]));
+    v_days[i] := v_day;
+    insert into mqueue.journal (day, vshard, seq, epoch, at, body)
+      values (v_day, v_vshard, v_seq, v_epoch, p_entries[4 * i], p_body[i]);
+  end loop;
+  if cardinality(p_blocks) > 0 then
     insert into mqueue.journal_index (day, topic_id, part, block, seq)
-      select v_days[u.i], u.topic, u.part, u.block, p_seq[u.i]
-      from unnest(p_block_row, p_block_topic, p_block_part, p_block) u(i, topic, part, block);
+      select v_days[p_blocks[4 * i - 3]], p_blocks[4 * i - 2], p_blocks[4 * i - 1], p_blocks[4 * i],
+        p_entries[4 * p_blocks[4 * i - 3] - 1]
+      from generate_series(1, cardinality(p_blocks) / 4) i;
   end if;
-  if cardinality(p_late_base) > 0 then
+  if cardinality(p_late) > 0 then
     insert into mqueue.late (topic_id, part, base, count, at)
-      select * from unnest(p_late_topic, p_late_part, p_late_base, p_late_count, p_late_at)
+      select p_late[5 * i - 4], p_late[5 * i - 3], p_late[5 * i - 2], p_late[5 * i - 1], p_late[5 * i]
+      from generate_series(1, cardinality(p_late) / 5) i
       on conflict (topic_id, part, base) do update set count = excluded.count, at = excluded.at;
   end if;
 end $$;
 
 -- Both at once: see record and append.
 create function mqueue.commit(
-  p_owner uuid, p_entry_vshard bigint[], p_entry_epoch bigint[], p_entry_seq bigint[], p_entry_at bigint[],
-  p_entry_body bytea[], p_block_row bigint[], p_block_topic bigint[], p_block_part bigint[], p_block bigint[],
-  p_late_topic bigint[], p_late_part bigint[], p_late_base bigint[], p_late_count bigint[], p_late_at bigint[],
-  p_now bigint,
-  p_vshard bigint[], p_epoch bigint[], p_topic bigint[], p_part bigint[], p_count bigint[], p_base_id bigint[],
-  p_size bigint[], p_head bytea[], p_body bytea[],
-  p_key_frame bigint[], p_key_row bigint[], p_key bytea[], p_key_digest bytea[], p_key_priority bigint[],
-  p_key_due bigint[], p_window_topic bigint[], p_window bigint[],
+  p_owner uuid, p_entries bigint[], p_body bytea[], p_blocks bigint[], p_late bigint[],
+  p_now bigint, p_frames bigint[], p_bytes bytea[],
+  p_keys bigint[] default '{}', p_digests bytea[] default '{}', p_windows bigint[] default '{}',
   out bases bigint[], out ats bigint[]) language plpgsql as $$
 begin
-  perform mqueue.hold(p_entry_vshard || p_vshard);
-  perform mqueue.record(p_owner, p_entry_vshard, p_entry_epoch, p_entry_seq, p_entry_at, p_entry_body,
-    p_block_row, p_block_topic, p_block_part, p_block,
-    p_late_topic, p_late_part, p_late_base, p_late_count, p_late_at);
-  select a.bases, a.ats into bases, ats from mqueue.append(p_now, null, 0, 0, false,
-    p_vshard, p_epoch, p_topic, p_part, p_count, p_base_id, p_size, p_head, p_body,
-    p_key_frame, p_key_row, p_key, p_key_digest, p_key_priority, p_key_due, p_window_topic, p_window) a;
+  perform mqueue.hold(array(
+    select p_entries[4 * i - 3] from generate_series(1, cardinality(p_entries) / 4) i
+    union select p_frames[7 * i - 6] from generate_series(1, cardinality(p_frames) / 7) i));
+  perform mqueue.record(p_owner, p_entries, p_body, p_blocks, p_late);
+  select a.bases, a.ats into bases, ats
+    from mqueue.append(p_now, null, 0, 0, false, p_frames, p_bytes, p_keys, p_digests, p_windows) a;
 end $$;
 
 -- The newest two are kept: should the last one not be readable, there is one before.
@@ -414,7 +447,7 @@ create function mqueue.point(p_owner uuid, p_epoch bigint, p_vshard bigint, p_se
 returns void language plpgsql as $$
 begin
   perform mqueue.check_owner(p_owner, p_epoch, p_vshard);
-  if p_seq > (select l.seq from mqueue.last_row(p_vshard, mqueue.day_of(p_at) - 1) l) then
+  if p_seq > (select l.seq from mqueue.last_row(p_vshard) l) then
     raise exception 'the journal of virtual shard % ends before %', p_vshard, p_seq using errcode = 'MQ003';
   end if;
   insert into mqueue.checkpoints (vshard, seq, at, body) values (p_vshard, p_seq, p_at, p_body)
