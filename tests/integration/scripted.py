@@ -27,7 +27,7 @@ def refusal(status: int, code: str, *, retryable: bool = True, **headers: str) -
 
 
 class Scripted:
-    """`seen` has the first lines of the requests, `arrived` says that there is one.
+    """`seen` has the first lines of the requests, `heads` all before the bodies, `arrived` says that there is one.
 
     An act that is an event holds the answer back until it is set.
     """
@@ -39,6 +39,7 @@ class Scripted:
         self._open: list[socket.socket] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.seen: list[str] = []
+        self.heads: list[str] = []
         self.arrived = threading.Event()
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         if listening:
@@ -98,6 +99,7 @@ class Scripted:
             if not piece:
                 return False
             left -= len(piece)
+        self.heads.append(head.decode("latin-1"))
         self.seen.append(head.decode().split("\r\n")[0].rsplit(" ", 1)[0])
         self.arrived.set()
         return True

@@ -6,27 +6,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from mqueue.model.errors import Error, Forbidden, Refused, Unavailable
+from mqueue.server.forwarding.voucher import PEER, Voucher
 from mqueue.server.http.answer import Answer, Streamed, error_answer
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Route, Routes
-from mqueue.server.http.service import Service
+from mqueue.server.http.service import Receive, Send, Service
 from mqueue.server.http.sockets import check_pushed, refuse, talk
 from mqueue.server.http.v1.push import wanted_of
 from mqueue.server.http.watching import Watch
 from mqueue.server.security.peers import is_local
-from mqueue.server.security.principal import Principal
+from mqueue.server.security.principal import Principal, Rejected
 
 LOGGER = logging.getLogger("mqueue.server")
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 NOBODY = Principal("", via="open")
 """Who calls a route that is open to everybody."""
@@ -57,23 +56,41 @@ class App:
         if "origin" in headers or "sec-fetch-site" in headers:
             check_origin(headers, route)
         peer = service.door.peer(headers, socket)
-        principal = NOBODY
+        principal, vouched = NOBODY, None
         if route.place != "open":
-            principal = service.door.caller(headers, peer, certificate, service.clock.now())
+            now = service.clock.now()
+            if service.voucher is not None:
+                vouched = self._vouched(service.voucher, method, target, headers, peer, now)
+            principal = vouched or service.door.caller(headers, peer, certificate, now)
+        if vouched is not None:
+            peer = headers.get(PEER, "")
         namespace = _namespace(query, headers)
         shown = unquote(path) if "%" in path else path
         call = Call(
             service, method, shown, names, query, headers, principal, namespace, peer=peer, certificate=certificate
         )
+        call.target = target
+        call.vouched = vouched is not None
         demand(call, route)
         return call, route
+
+    def _vouched(
+        self, voucher: Voucher, method: str, target: str, headers: Mapping[str, str], peer: str, now: int
+    ) -> Principal | None:
+        """Whom another node calls for; the audit log is told of one that lies."""
+        try:
+            return voucher.principal(headers, method, target, now)
+        except Rejected as error:
+            self.service.door.refused(NOBODY, error.why, peer, now, "", "")
+            raise
 
     async def answer(self, call: Call, route: Route) -> Answer | Streamed:
         watch = self._watch
         begun = watch.begin()
         answer: Answer | Streamed | None = None
         try:
-            answer = await route.handler(call)
+            places = self.service.places
+            answer = await (route.handler(call) if places is None else places.answer(call, route))
         except Exception as error:
             answer = _told(error, f"{call.method} {call.path}")
         finally:
@@ -90,7 +107,9 @@ class App:
         """WebSockets, in the words of ASGI."""
         await receive()  # that somebody wants to connect
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        target = f"{scope['raw_path'].decode()}?{scope['query_string'].decode()}"
+        target, asked = scope["raw_path"].decode(), scope["query_string"].decode()
+        if asked:
+            target = f"{target}?{asked}"
         socket = scope["client"][0] if scope.get("client") else ""
         try:
             call, route = self.admit("GET", target, headers, socket, scope["state"]["certificate"])
@@ -99,7 +118,8 @@ class App:
         except Exception as error:
             await refuse(self.refusal(error, f"WebSocket {scope['path']}"), send)
             return
-        await talk(call, wanted, receive, send)
+        places = self.service.places
+        await (talk if places is None else places.talk)(call, wanted, receive, send)
 
 
 def _told(error: Exception, what: str) -> Answer:

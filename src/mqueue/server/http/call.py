@@ -45,10 +45,16 @@ class Call(Struct):
     """The client's, in DER."""
     gone: asyncio.Event | None = None
     """Set when the caller has left."""
+    target: str = ""
+    """Path and query as they came."""
+    vouched: bool = False
+    """Another node answers for the caller: it let him in, and looks whether he may stay."""
+    home: AsyncBroker | None = None
+    """In a cluster, the broker that has what this is about."""
 
     @property
     def broker(self) -> AsyncBroker:
-        return self.service.view(self.namespace)
+        return self.home or self.service.view(self.namespace)
 
     @property
     def behind(self) -> LoopBroker:
@@ -91,7 +97,8 @@ class Call(Struct):
     def demand_again(self, verb: Verb) -> None:
         """Raise unless the caller of a long conversation is still let in, and may still do this in the topic."""
         service = self.service
-        self.principal = service.door.known(self.headers, self.peer, self.certificate, service.clock.now())
+        if not self.vouched:
+            self.principal = service.door.known(self.headers, self.peer, self.certificate, service.clock.now())
         self.demand(verb, self.namespace, self.topic)
 
     def parsed(self, decoder: msgspec.json.Decoder[T]) -> T:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -12,11 +12,21 @@ from mqueue.broker.aio import AsyncBroker
 from mqueue.model.clock import Clock
 from mqueue.model.limits import KIB, MIB
 from mqueue.model.names import check_name
+from mqueue.server.forwarding.voucher import Voucher
 from mqueue.server.http.dequeued import Dequeued
 from mqueue.server.http.streams import Streams
 from mqueue.server.metrics.page import Page
 from mqueue.server.security.keys import KeyRecord
 from mqueue.server.security.principal import Principal
+
+if TYPE_CHECKING:
+    from mqueue.broker.remote import Wanted
+    from mqueue.server.http.answer import Answer, Streamed
+    from mqueue.server.http.call import Call
+    from mqueue.server.http.routes import Route
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PLAIN_BODY_BYTES_MAX = MIB
 """Of a body without messages: small values in great numbers cost far more than their bytes."""
@@ -75,7 +85,21 @@ class Administration(Protocol):
         """At once and for good. Raises NotFound."""
 
 
+class Places(Protocol):
+    """Where in a cluster a request is answered."""
+
+    async def answer(self, call: Call, route: Route) -> Answer | Streamed:
+        """The answer of whoever has what the request is about."""
+
+    async def talk(self, call: Call, wanted: Wanted, receive: Receive, send: Send) -> None:
+        """The same for a WebSocket."""
+
+
 class Service:
+    places: Places | None = None
+    """None: everything is here."""
+    voucher: Voucher | None = None
+    """Reads what other nodes say about those for whom they call; None: it is not even looked at."""
     administration: Administration
     """Whoever puts the server together sets it."""
     page: Page | None = None

@@ -48,14 +48,20 @@ async def talk(call: Call, wanted: remote.Wanted, receive: Receive, send: Send) 
     """One conversation, from the upgrade on. Ends when the consumer leaves or the server stops."""
     await send({"type": "websocket.accept"})
     call.gone = asyncio.Event()
-    code, why = GOING_AWAY, "the server is stopping"
     try:
         await _push(call, wanted, receive, send)
     except Error as error:
-        await _say(send, CommandOut(error=_error_out(error)))
-        code, why = REFUSED, error.code
+        await dismiss(error, send, call.gone)
+        return
     if not call.gone.is_set():
-        await send({"type": "websocket.close", "code": code, "reason": why})
+        await send({"type": "websocket.close", "code": GOING_AWAY, "reason": "the server is stopping"})
+
+
+async def dismiss(error: Error, send: Send, gone: asyncio.Event | None = None) -> None:
+    """Say why a conversation is over, and end it."""
+    await _say(send, CommandOut(error=_error_out(error)))
+    if gone is None or not gone.is_set():
+        await send({"type": "websocket.close", "code": REFUSED, "reason": error.code})
 
 
 async def _push(call: Call, wanted: remote.Wanted, receive: Receive, send: Send) -> None:

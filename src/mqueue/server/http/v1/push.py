@@ -59,9 +59,14 @@ async def _events(call: Call, wanted: remote.Wanted) -> AsyncGenerator[bytes, No
             while (handed := await pushing.next(HEARTBEAT_SECONDS)) is not None:
                 yield b"".join(map(_events_of, handed)) or _HEARTBEAT
     except Error as error:  # it is too late for a status
-        yield b"event: failed\ndata: %b\n\n" % error_answer(error).body
+        yield failed(error)
         return
     yield _GOODBYE
+
+
+def failed(error: Error) -> bytes:
+    """The last event of a stream that ends before its time."""
+    return b"event: failed\ndata: %b\n\n" % error_answer(error).body
 
 
 def _events_of(handed: remote.Handed) -> bytes:
