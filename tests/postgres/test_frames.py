@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
-
-from mqueue.log.postgres import frames as module
 from mqueue.log.postgres.appends import append
-from mqueue.log.postgres.frames import bodies, ends, find, news, tails
+from mqueue.log.postgres.frames import bodies, ends, find, heads, news, tails
+from mqueue.log.postgres.journal import Entry, commit, entries, rows_about
 from mqueue.log.postgres.link import Link
-from tests.postgres.shards import DAY_MS, NOON_MS, new_topic, sheet
+from tests.postgres.shards import DAY_MS, NOON_MS, new_topic, owner_of, sheet
 
 
 def test_tails_begin_at_an_offset_and_end_at_a_limit(link: Link, topic: int) -> None:
@@ -59,39 +56,34 @@ def test_ends_come_in_the_order_asked_for(link: Link, topic: int) -> None:
     assert ends(link, []) == []
 
 
-def test_reads_use_an_index_though_tables_were_counted_when_they_were_empty(link: Link, topic: int) -> None:
-    """As a connection sees it that planned when a day was new: no scan of a table, and nothing is sorted."""
+def test_no_table_of_a_day_is_read_from_end_to_end(link: Link, topic: int) -> None:
+    """Not even by a connection that made its plans when the days were new and empty."""
+    owner, epochs = owner_of(link, 4)
     for day in range(3):
         append(link, [sheet(topic)], NOON_MS + day * DAY_MS)
     link.call("analyze mqueue.frames")
-    plans = [
-        _plan(
-            link,
-            "select base + count, at from mqueue.frames f where f.topic_id = 1 and f.part = 0 "
-            "and f.day >= '2024-10-04' order by f.base desc limit 1",
-        ),
-        _plan(link, re.sub("%b", "5", module._FIND)),
-        _plan(
-            link,
-            "select f.head from unnest('{1,1}'::bigint[], '{0,1}'::bigint[], '{0,0}'::bigint[]) k(topic, part, start) "
-            "cross join lateral (select * from mqueue.frames f where f.topic_id = k.topic and f.part = k.part "
-            "and f.base >= k.start order by f.base limit 1000) f",
-        ),
-    ]
-    for plan in plans:
-        assert "Index Scan" in plan
-        assert "Seq Scan on frames" not in plan
-        assert '"Sort"' not in plan
+    before = _scans(link)
+    for seq in range(1, 11):
+        one = sheet(topic)
+        commit(
+            link, owner, [Entry(4, epochs[4], seq, NOON_MS + seq, b"", ((topic, 0, 0),))], [one], NOON_MS + 2 * DAY_MS
+        )
+        tails(link, [(topic, 0, 0), (topic, 1, 0)], 10, bodies=True)
+        bodies(link, topic, 0, [0, 3])
+        ends(link, [(topic, 0)])
+        news(link, one.base_id)
+        heads(link, topic)
+        entries(link, 4, seq - 1, 10)
+        rows_about(link, 4, topic, 0, [0])
+        assert find(link, one.base_id) is not None
+    assert _scans(link) == before
 
 
-def _plan(link: Link, sql: str) -> str:
-    found = link.call(f"explain (format json) {sql}")[0][0]
-    plan = found if isinstance(found, list) else json.loads(found)
-    return json.dumps([_nodes(plan[0]["Plan"])])
-
-
-def _nodes(plan: dict[str, object]) -> list[object]:
-    inner = plan.get("Plans", [])
-    assert isinstance(inner, list)
-    relation = plan.get("Relation Name", "")
-    return [plan["Node Type"], f"{plan['Node Type']} on {relation}", *(_nodes(one) for one in inner)]
+def _scans(link: Link) -> dict[str, int]:
+    """How often each table of a day was read from end to end."""
+    link.call("select pg_stat_force_next_flush()")
+    return dict(
+        link.call(
+            "select relname, seq_scan from pg_stat_user_tables where relname ~ '^(frames|journal|journal_index)_2'"
+        )
+    )

@@ -15,7 +15,7 @@ from mqueue.log.postgres.journal import Entry, commit, entries, last_seq, lates,
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.problems import Fenced, NoTopic
 from mqueue.log.postgres.retention import Kept, bury, retire, retire_journal, trim
-from tests.postgres.shards import DAY_MS, NOON_MS, frames_in, open_transaction, owner_of, sheet
+from tests.postgres.shards import DAY_MS, NOON_MS, frames_in, new_topic, open_transaction, owner_of, sheet
 
 
 def kept(base: int, count: int, base_id: int, partition: int = 0) -> Kept:
@@ -81,6 +81,18 @@ def test_a_day_goes_when_nothing_in_it_is_above_its_floor(link: Link, topic: int
     assert ends_kept(link, topic) == [(0, 3), (1, 3)]
 
 
+def test_every_partition_of_every_topic_has_its_say(link: Link, topic: int) -> None:
+    others = [new_topic(link, f"other{number}", 4) for number in range(3)]
+    append(link, [sheet(one, partition) for one in (topic, *others) for partition in (0, 3)], NOON_MS)
+    owner, epochs = owner_of(link, 4)
+    for one in (others[2], topic, others[0], others[1]):
+        trim(link, owner, epochs[4], one, [3, 0, 0, 0])
+        assert not retire(link, days(link)[0])
+        trim(link, owner, epochs[4], one, [3, 0, 0, 3])
+    assert retire(link, days(link)[0])
+    assert {tuple(ends_kept(link, one)) for one in (topic, *others)} == {((0, 3), (3, 3))}
+
+
 def test_a_day_goes_when_what_is_needed_was_copied(link: Link, topic: int) -> None:
     one = sheet(topic)
     append(link, [one], NOON_MS)
@@ -113,9 +125,11 @@ def test_what_is_left_of_a_deleted_topic_goes(link: Link, topic: int, links: Cal
     trim(link, owner, epochs[4], topic, [3], [kept(0, 1, one.base_id)])
     drop_topic(link, owner, epochs[4], topic, NOON_MS)
     assert find(link, one.base_id) is None
-    bury(link)
+    assert bury(link, 1), "there may be more"
+    assert not bury(link)
     tables = ("idempotency", "frames_kept", "late", "floors")
     assert [link.call(f"select count(*) from mqueue.{table}")[0][0] for table in tables] == [0, 0, 0, 0]
+    assert link.call("select count(*) from mqueue.topics") == [(1,)], "its frames are still there"
     assert retire(link, days(link)[0])
     bury(link)
     assert link.call("select count(*) from mqueue.topics") == [(0,)]

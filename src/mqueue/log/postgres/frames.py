@@ -81,24 +81,21 @@ def bodies(
 
 def find(link: Link, id: int) -> tuple[int, int, int, int] | None:
     """(topic, partition, offset, virtual shard) of a message; None if it is not here, or was dropped."""
-    for sql in (_FIND_KEPT, _FIND):
-        rows = link.call(sql, (id, id, id, id))
-        if rows:
-            topic, part, offset, vshard = rows[0]
-            return topic, part, offset, vshard
+    for topic, part, offset, vshard in link.call(_FIND, (id,) * 8):
+        return topic, part, offset, vshard
     return None
 
 
 _NEAREST = "where base_id > %b - 4096 and base_id <= %b order by base_id desc limit 1) f"
-_FIND_KEPT = (
-    f"select f.topic_id, f.part, f.base + %b - f.base_id, t.vshard from (select * from mqueue.frames_kept {_NEAREST} "  # noqa: S608
-    "join mqueue.topics t on t.topic_id = f.topic_id and t.deleted_at is null where f.base_id + f.count > %b"
-)
+_FOUND = "f.topic_id, f.part, f.base + %b - f.base_id, t.vshard"
+_ITS_TOPIC = "join mqueue.topics t on t.topic_id = f.topic_id and t.deleted_at is null"
+# Of what lies below a floor and is not kept some may still be there; it counts as dropped.
 _FIND = (
-    f"select f.topic_id, f.part, f.base + %b - f.base_id, t.vshard from (select * from mqueue.frames {_NEAREST} "  # noqa: S608
-    "join mqueue.topics t on t.topic_id = f.topic_id and t.deleted_at is null "
+    f"(select {_FOUND} from (select * from mqueue.frames_kept {_NEAREST} {_ITS_TOPIC} "  # noqa: S608 - constants only
+    "where f.base_id + f.count > %b) union all "
+    f"(select {_FOUND} from (select * from mqueue.frames {_NEAREST} {_ITS_TOPIC} "
     "left join mqueue.floors o on o.topic_id = f.topic_id and o.part = f.part "
-    "where f.base_id + f.count > %b and f.base + f.count > coalesce(o.floor, 0)"
+    "where f.base_id + f.count > %b and f.base + f.count > coalesce(o.floor, 0)) limit 1"
 )
 
 

@@ -74,9 +74,12 @@ def retire_journal(link: Link, day: date) -> bool:
     return _retired(link, "select mqueue.retire_journal(%b::date)", day)
 
 
-def bury(link: Link) -> None:
-    """Remove what is left of deleted topics but their frames; when these are gone, the last of it."""
-    link.call("select mqueue.bury()")
+def bury(link: Link, limit: int = 10_000) -> bool:
+    """Remove what is left of deleted topics but their frames; when these are gone, the last of it.
+
+    Of each topic so many keys and pieces at most. Whether there is more to do.
+    """
+    return bool(link.call("select mqueue.bury(%b)", (limit,))[0][0])
 
 
 def forget_flushes(link: Link, wal: UUID) -> None:

@@ -142,7 +142,7 @@ create table mqueue.idempotency (
   due bigint not null,
   made_at bigint not null,
   primary key (topic_id, key)
-);
+) with (autovacuum_vacuum_scale_factor = 0.05);
 create index idempotency_made_at on mqueue.idempotency (topic_id, made_at);
 
 create table mqueue.flush_progress (        -- how far the log of a node was flushed: the key is the compare-and-set
@@ -605,6 +605,7 @@ end $$;
 create function mqueue.retire(p_day date) returns boolean language plpgsql as $$
 declare
   v_day regclass;
+  v_ends text;
   v_needed boolean;
 begin
   perform pg_advisory_xact_lock(-4, 0);
@@ -615,22 +616,36 @@ begin
   -- Nobody is to wait long for this: better it is tried again. First only the day is locked, against writers.
   perform set_config('lock_timeout', '500', true);
   execute format('lock table %s in share mode', v_day);
-  execute format('select exists (
-      select from %s f
-      join mqueue.topics t on t.topic_id = f.topic_id and t.deleted_at is null
-      left join mqueue.floors o on o.topic_id = f.topic_id and o.part = f.part
-      where f.base + f.count > coalesce(o.floor, 0) and not exists (
-        select from mqueue.frames_kept k
-        where k.topic_id = f.topic_id and k.part = f.part and k.base = f.base and k.count = f.count))', v_day)
+  -- The newest frame of each partition, by one look into the index for each: a day may have millions.
+  v_ends := format('with recursive k as (
+      (select topic_id, part from %1$s order by 1, 2 limit 1)
+      union all
+      select n.topic_id, n.part from k cross join lateral (
+        select f.topic_id, f.part from %1$s f where (f.topic_id, f.part) > (k.topic_id, k.part) order by 1, 2 limit 1) n
+    ), ends as (
+      select k.topic_id, k.part, e.next, e.at, coalesce(o.floor, 0) as floor from k
+      join mqueue.topics t on t.topic_id = k.topic_id and t.deleted_at is null
+      left join mqueue.floors o on o.topic_id = k.topic_id and o.part = k.part
+      cross join lateral (
+        select f.base + f.count as next, f.at from %1$s f
+        where f.topic_id = k.topic_id and f.part = k.part order by f.base desc limit 1) e
+    ) ', v_day);
+  execute v_ends || format('select exists (
+      select from ends cross join lateral (
+        select from %s f
+        where f.topic_id = ends.topic_id and f.part = ends.part
+          and f.base > ends.floor - 4096 and f.base + f.count > ends.floor
+          and not exists (select from mqueue.frames_kept k
+            where k.topic_id = f.topic_id and k.part = f.part and k.base = f.base and k.count = f.count)
+        limit 1) f
+      where ends.next > ends.floor)', v_day)
     into v_needed;
   if v_needed then
     return false;
   end if;
-  execute format('insert into mqueue.floors (topic_id, part, next, at)
-      select f.topic_id, f.part, max(f.base + f.count), max(f.at) from %s f
-      join mqueue.topics t on t.topic_id = f.topic_id and t.deleted_at is null group by 1, 2
-      on conflict (topic_id, part) do update
-        set next = greatest(floors.next, excluded.next), at = greatest(floors.at, excluded.at)', v_day);
+  execute v_ends || 'insert into mqueue.floors (topic_id, part, next, at) select topic_id, part, next, at from ends
+    on conflict (topic_id, part) do update
+      set next = greatest(floors.next, excluded.next), at = greatest(floors.at, excluded.at)';
   perform mqueue.drop_day('frames', p_day);
   return true;
 end $$;
@@ -649,8 +664,9 @@ begin
   perform set_config('lock_timeout', '500', true);
   execute format('lock table %s in share mode', v_day);
   execute format('select exists (
-      select from (select vshard, max(seq) as seq from %s group by 1) j
-      where j.seq > coalesce((select min(c.seq) from mqueue.checkpoints c where c.vshard = j.vshard), 0))', v_day)
+      select from mqueue.vshards v cross join lateral (
+        select j.seq from %s j where j.vshard = v.vshard order by j.seq desc limit 1) j
+      where j.seq > coalesce((select min(c.seq) from mqueue.checkpoints c where c.vshard = v.vshard), 0))', v_day)
     into v_needed;
   if v_needed then
     return false;
@@ -660,17 +676,31 @@ begin
   return true;
 end $$;
 
--- What is left of topics that were deleted, besides their frames; and of their names when these are gone too.
-create function mqueue.bury() returns void language plpgsql as $$
+-- Removes what is left of topics that were deleted, besides their frames; of each so many keys and pieces at most, and
+-- its name when nothing else is there. True: there is more to do.
+create function mqueue.bury(p_limit bigint) returns boolean language plpgsql as $$
 declare
-  v_dead int[] := array(select topic_id from mqueue.topics where deleted_at is not null);
+  v_dead int;
+  v_rows bigint;
+  v_more boolean := false;
 begin
-  delete from mqueue.idempotency where topic_id = any (v_dead);
-  delete from mqueue.frames_kept where topic_id = any (v_dead);
-  delete from mqueue.late where topic_id = any (v_dead);
-  delete from mqueue.floors where topic_id = any (v_dead);
-  delete from mqueue.topics t where t.topic_id = any (v_dead)
-    and not exists (select from mqueue.frames f where f.topic_id = t.topic_id);
+  for v_dead in select topic_id from mqueue.topics where deleted_at is not null loop
+    delete from mqueue.idempotency where topic_id = v_dead
+      and key in (select key from mqueue.idempotency where topic_id = v_dead limit p_limit);
+    get diagnostics v_rows = row_count;
+    v_more := v_more or v_rows = p_limit;
+    delete from mqueue.frames_kept where topic_id = v_dead
+      and (part, base) in (select part, base from mqueue.frames_kept where topic_id = v_dead limit p_limit);
+    get diagnostics v_rows = row_count;
+    v_more := v_more or v_rows = p_limit;
+    delete from mqueue.late where topic_id = v_dead;
+    delete from mqueue.floors where topic_id = v_dead;
+    delete from mqueue.topics where topic_id = v_dead
+      and not exists (select from mqueue.frames where topic_id = v_dead)
+      and not exists (select from mqueue.idempotency where topic_id = v_dead)
+      and not exists (select from mqueue.frames_kept where topic_id = v_dead);
+  end loop;
+  return v_more;
 end $$;
 
 
