@@ -163,3 +163,19 @@ def test_the_journal_of_a_day_goes_when_checkpoints_are_newer(link: Link) -> Non
     assert (entries(link, 4, 0, 10), journal_days(link)) == ([], [])
     assert last_seq(link, 4) == 4, "the checkpoint tells"
     commit(link, owner, [Entry(4, 1, 5, NOON_MS, b"")], [], None)
+
+
+def test_a_journal_goes_on_though_newer_days_went_before_older_ones(link: Link) -> None:
+    owner, _ = owner_of(link, 4)
+    for seq in range(1, 4):
+        commit(link, owner, [Entry(4, 1, seq, NOON_MS + seq * DAY_MS, b"")], [], None)
+    point(link, owner, 4, 1, 3, NOON_MS, b"")
+    assert [retire_journal(link, day) for day in journal_days(link)[1:]] == [True, True]
+    assert last_seq(link, 4) == 3
+    for at in (NOON_MS, NOON_MS + 9 * DAY_MS):
+        for seq in (2, 3, 5):
+            with pytest.raises(Fenced):
+                commit(link, owner, [Entry(4, 1, seq, at, b"")], [], None)
+    commit(link, owner, [Entry(4, 1, 4, NOON_MS, b"")], [], None)
+    commit(link, owner, [Entry(4, 1, 5, NOON_MS, b"")], [], None)
+    assert [row[0] for row in entries(link, 4, 3, 10)] == [4, 5]

@@ -344,13 +344,12 @@ end $$;
 
 -- The journal.
 
--- The newest row of a virtual shard; without any, what its newest checkpoint says. All days are looked at.
+-- Where the journal of a virtual shard ends, and the day of its newest row. All days are looked at, and checkpoints:
+-- newer days may have been dropped before older ones.
 create function mqueue.last_row(p_vshard bigint, out seq bigint, out day date) language plpgsql stable as $$
 begin
   select j.seq, j.day into seq, day from mqueue.journal j where j.vshard = p_vshard order by j.seq desc limit 1;
-  if seq is null then
-    select coalesce(max(c.seq), 0) into seq from mqueue.checkpoints c where c.vshard = p_vshard;
-  end if;
+  seq := greatest(seq, (select max(c.seq) from mqueue.checkpoints c where c.vshard = p_vshard), 0);
 end $$;
 
 create function mqueue.check_owner(p_owner uuid, p_epoch bigint, p_vshard bigint) returns void language plpgsql as $$
@@ -375,6 +374,7 @@ declare
   v_vshard bigint;
   v_epoch bigint;
   v_seq bigint;
+  v_point bigint;
   v_day date;
   v_days date[] := array_fill(null::date, array[n]);
 begin
@@ -390,7 +390,11 @@ begin
       v_vshard := p_entries[4 * i - 3];
       v_epoch := p_entries[4 * i - 2];
       if pg_advisory_xact_lock(-1, v_vshard::int) is null then end if;
-      select l.seq, l.day into v_seq, v_day from mqueue.vshards s
+      -- Days never fall with the sequence: only if there is no row of this day or later older ones are looked at.
+      select l.seq, l.day, c.seq into v_seq, v_day, v_point from mqueue.vshards s
+        left join lateral (
+          select c.seq from mqueue.checkpoints c where c.vshard = v_vshard order by c.seq desc limit 1
+        ) c on true
         left join lateral (
           select j.seq, j.day from mqueue.journal j
           where j.vshard = v_vshard and j.day >= mqueue.day_of(p_entries[4 * i]) order by j.seq desc limit 1
@@ -402,6 +406,7 @@ begin
       if v_seq is null then
         select l.seq, l.day into v_seq, v_day from mqueue.last_row(v_vshard) l;
       end if;
+      v_seq := greatest(v_seq, v_point);
     end if;
     v_seq := v_seq + 1;
     if v_seq <> p_entries[4 * i - 1] or v_epoch <> p_entries[4 * i - 2] then
