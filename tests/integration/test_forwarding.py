@@ -336,7 +336,7 @@ def test_streams_end_when_a_node_stops(clock) -> None:
             await publish(session, "t", "x")
             await stream.next()
             ending = asyncio.get_running_loop().run_in_executor(None, a.close)
-            await stream.ends()
+            assert await stream.ends() == "end"
             assert (await socket.receive()).type == aiohttp.WSMsgType.CLOSE
             await ending
 

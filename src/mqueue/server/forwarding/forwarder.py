@@ -68,11 +68,11 @@ class Forwarder:
             return await self._ask(call, route, owner)
         except Broken as error:
             if _changes(route):
-                raise _lost(call, owner, error, applied=None) from None
+                raise _lost(owner, error, applied=None) from None
         try:
             return await self._ask(call, route, owner, fresh=True)
         except Broken as error:
-            raise _lost(call, owner, error) from None
+            raise _lost(owner, error) from None
 
     async def talk(self, call: Call, address: str, receive: Receive, send: Send) -> None:
         """A WebSocket, from before the upgrade until one side ends it."""
@@ -107,28 +107,32 @@ class Forwarder:
         """
         method = "GET" if call.method == "HEAD" else call.method
         head = self._heads.request(call, owner.netloc, method)
-        waits = route.verb == "receive"
+        hands_out = route.verb == "receive"
+        waits = hands_out or route.lasts
         line = await owner.take(waits, fresh)
         if waits:
             self._wait_on(call, line)
         try:
             line.ask(head, call.body)
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(None if route.lasts else ANSWER_SECONDS):
                 reply = await line.answer()
         except asyncio.CancelledError:
             self._see_off(call, owner, line)
             raise
         except TimeoutError as error:
             self._drop(owner, line)
-            raise _lost(call, owner, error, applied=None if _changes(route) else False) from None
-        except BaseException:
+            raise _lost(owner, error, applied=None if _changes(route) else False) from None
+        except Broken:
             self._drop(owner, line)
+            if line.hung_up:  # what the owner had handed out before it heard of that would have come
+                applied = False if hands_out else None
+                raise Unavailable("this node is stopping", applied=applied, retry_after=1) from None
             raise
         if reply.streamed:
             return self._streamed(call, route, owner, line, reply)
         self._waiting.discard(line)
         owner.give(line)
-        return self._answer(call, owner, reply, waits)
+        return self._answer(call, owner, reply, hands_out)
 
     def _answer(self, call: Call, owner: Owner, reply: Reply, hands_out: bool) -> Answer:
         if reply.status == Unavailable.status:
@@ -143,7 +147,7 @@ class Forwarder:
             line,
             reply.kind,
             partial(call.demand_again, route.verb),
-            partial(_lost, call, owner),
+            partial(_lost, owner),
             call.service.stopping.is_set,
             partial(self._drop, owner, line),
         )
@@ -243,9 +247,7 @@ def _changes(route: Route) -> bool:
     return route.method != "GET" or route.verb == "receive"
 
 
-def _lost(call: Call, owner: Owner, error: BaseException, applied: bool | None = False) -> Unavailable:
-    if call.service.stopping.is_set():
-        return Unavailable("this node is stopping", applied=applied)
+def _lost(owner: Owner, error: BaseException, applied: bool | None = False) -> Unavailable:
     if isinstance(error, TimeoutError):
         why = f"{owner.address} did not answer in time"
     else:

@@ -41,6 +41,7 @@ class Heads:
     def __init__(self, name: str, voucher: Voucher | None) -> None:
         self._name = name
         self._voucher = voucher
+        self._left = _NOT_ON if voucher is None else _NOT_ON | _CREDENTIALS
 
     def request(self, call: Call, host: str, method: str) -> bytes:
         """Of a call as it came."""
@@ -55,7 +56,7 @@ class Heads:
 
     def headers(self, call: Call, headers: Mapping[str, str], method: str, target: str) -> Iterator[tuple[str, str]]:
         """Those that go on, and ours. Credentials stay here if this node vouches for who brought them."""
-        left = _NOT_ON if self._voucher is None else _NOT_ON | _CREDENTIALS
+        left = self._left
         if "connection" in headers:
             left |= {name.strip().lower() for name in headers["connection"].split(",")}
         for name, value in headers.items():

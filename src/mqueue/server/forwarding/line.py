@@ -58,7 +58,7 @@ class Line(asyncio.Protocol):
         "_reply",
         "_transport",
         "_waiter",
-        "asked",
+        "hung_up",
         "rested_at",
         "waits",
     )
@@ -76,8 +76,7 @@ class Line(asyncio.Protocol):
         self._ahead = 0
         self._reply: Reply | None = None
         self._complete = True
-        self.asked = 0
-        """How many requests it has carried."""
+        self.hung_up = False
         self.rested_at = 0.0
         """Since when nobody uses it, in the loop's time."""
         self.waits = False
@@ -89,7 +88,6 @@ class Line(asyncio.Protocol):
         """Send a request; the answer to the one before has been taken."""
         self._reply = None
         self._complete = False
-        self.asked += 1
         if len(body) <= _JOINED_MAX:
             self._transport.write(head + body)
         else:
@@ -136,6 +134,7 @@ class Line(asyncio.Protocol):
         The other node takes that for leaving. If it had answered before, that answer still comes: so one of the two
         knows what became of it. TLS cannot say it, so it is said below it.
         """
+        self.hung_up = True
         number = _number(self._transport)
         if number is not None:
             with suppress(OSError), _twin(number) as twin:

@@ -74,21 +74,30 @@ class Owner:
 
     async def enter(self, waits: bool) -> None:
         """Take one of the places there are."""
+        if self._room.locked() or (waits and self._waiting.locked()):
+            await self._queue(waits)
+        else:
+            await self._places(waits)
+        self._taken += 1
+
+    async def _queue(self, waits: bool) -> None:
         try:
             async with asyncio.timeout(ROOM_SECONDS):
-                if waits:
-                    await self._waiting.acquire()
-                try:
-                    await self._room.acquire()
-                except BaseException:
-                    if waits:
-                        self._waiting.release()
-                    raise
+                await self._places(waits)
         except TimeoutError:
             most = WAITING_MAX if waits else LINES_MAX
             why = f"{self._taken} requests are under way to {self.address}; {most} are allowed"
             raise Backpressure(why, code="crowded", retry_after=1) from None
-        self._taken += 1
+
+    async def _places(self, waits: bool) -> None:
+        if waits:
+            await self._waiting.acquire()
+        try:
+            await self._room.acquire()
+        except BaseException:
+            if waits:
+                self._waiting.release()
+            raise
 
     def leave(self, waits: bool) -> None:
         self._taken -= 1

@@ -12,7 +12,7 @@ from typing import Any
 
 from mqueue.model.errors import Error
 from mqueue.server.forwarding.line import Broken, Line
-from mqueue.server.http.v1.push import EVENTS, HEARTBEAT_SECONDS, failed
+from mqueue.server.http.v1.push import EVENTS, GOODBYE, HEARTBEAT_SECONDS, failed
 
 SILENCE_SECONDS = 3 * HEARTBEAT_SECONDS
 """A node that says nothing for so long is not there any more: one that has nothing to say says that."""
@@ -74,9 +74,9 @@ class Pieces(AsyncGenerator[bytes, None]):
         self._close()
         if not self._tells:
             raise error
-        if self._stopping() or not self._between:
+        if not self._between:
             raise StopAsyncIteration
-        return failed(error)
+        return GOODBYE if self._stopping() else failed(error)
 
     def _close(self) -> None:
         if not self._over:

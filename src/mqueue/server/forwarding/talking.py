@@ -36,8 +36,8 @@ from mqueue.server.http.sockets import GOING_AWAY, dismiss, refuse
 
 SILENCE_SECONDS = 60.0
 """A node that says nothing for so long is not there any more: it pings more often than that."""
-NORMAL = 1000
 _READ_BYTES = 256 * KIB
+_END_SECONDS = 5.0
 _SAID_MAX = 4999
 _UNSAID = frozenset((1005, 1006, 1015))
 """Codes that stand for an end without a word; nobody may say them."""
@@ -103,7 +103,9 @@ class Other:
                 raise Broken(str(error) or "nothing was heard of it") from error
 
     def close(self) -> None:
-        self._writer.close()  # what was said last still goes out
+        """What was said last still goes out, if the other node takes it soon."""
+        self._writer.close()
+        asyncio.get_running_loop().call_later(_END_SECONDS, self._writer.transport.abort)
 
 
 async def _opened(call: Call, other: Other, heads: Heads) -> Answer | None:

@@ -65,6 +65,8 @@ class Route(Struct, frozen=True):
     """The media type of the answer."""
     large: bool = False
     """Its body carries messages, and may be as long as the server takes any; others are short."""
+    lasts: bool = False
+    """It takes as long as the caller asks for, and ends when he leaves."""
 
 
 class Routes:

@@ -69,5 +69,6 @@ ROUTES = (
         "Bring the dead back",
         takes=RedriveIn,
         gives=RedriveOut,
+        lasts=True,
     ),
 )

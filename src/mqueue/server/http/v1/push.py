@@ -23,7 +23,7 @@ HEARTBEAT_SECONDS = 15.0
 _PREFETCH = 100
 _HELLO = b"retry: 1000\n\n"
 _HEARTBEAT = b": nothing yet\n\n"
-_GOODBYE = b"event: end\ndata: {}\n\n"
+GOODBYE = b"event: end\ndata: {}\n\n"
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -61,7 +61,7 @@ async def _events(call: Call, wanted: remote.Wanted) -> AsyncGenerator[bytes, No
     except Error as error:  # it is too late for a status
         yield failed(error)
         return
-    yield _GOODBYE
+    yield GOODBYE
 
 
 def failed(error: Error) -> bytes:
