@@ -15,7 +15,7 @@ SEEDS  ?= 5
 KINDS  := $(filter-out __pycache__,$(patsubst tests/%/.,%,$(wildcard tests/*/.)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system run tour test lint types pytest bench bench-spark spark-faults sim power-cut format lock clean $(KINDS)
+.PHONY: help setup setup-system run tour test lint types pytest long bench bench-spark spark-faults sim power-cut format lock clean $(KINDS)
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,9 @@ types: setup ## mypy, strict, over src and examples
 
 pytest: setup ## all tests; ARGS="-k name" to narrow
 	$(BIN)/python -m pytest $(ARGS)
+
+long: setup ## the tests that `make test` leaves out, because each takes half a minute or more
+	$(BIN)/python -m pytest -m long $(ARGS)
 
 $(KINDS): setup
 	$(BIN)/python -m pytest tests/$@ $(ARGS)

@@ -1,4 +1,4 @@
-"""The example for data engineers runs: as a script, then cell by cell as a notebook, in one process."""
+"""The example for data engineers runs: as a script, and then cell by cell as a notebook, in one process."""
 
 from __future__ import annotations
 
@@ -17,17 +17,22 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "examples/spark_orders.py"
 NOTEBOOK = ROOT / "examples/spark_orders.ipynb"
 ORDERS = 2000
-BOTH = """
+ALONE = """
 import json, runpy, sys
 
 script, notebook, orders, plot = sys.argv[1:]
 sys.argv = [script, "--orders", orders, "--plot", plot]
 runpy.run_path(script, run_name="__main__")
+"""
+BOTH = (
+    ALONE
+    + """
 space = {"__name__": "__notebook__"}
 for cell in json.load(open(notebook, encoding="utf-8"))["cells"]:
     if cell["cell_type"] == "code":
         exec(compile("".join(cell["source"]), cell["id"], "exec"), space)
 """
+)
 
 
 def cells() -> list[dict[str, Any]]:
@@ -47,22 +52,39 @@ def test_the_notebook_is_one_and_holds_no_output() -> None:
 
 
 @pytest.mark.timeout(900)
+def test_the_example_runs_as_a_script(tmp_path: Path) -> None:
+    check_script(run(ALONE, tmp_path))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
 def test_the_example_runs_as_a_script_and_as_a_notebook(tmp_path: Path) -> None:
+    script, notebook = run(BOTH, tmp_path).split("orders are there")
+    back = check_script(script)
+    assert f"{back} messages, such as" in notebook
+
+
+def run(program: str, tmp_path: Path) -> str:
+    """What the example prints."""
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "examples")])
     given = {
         name: value for name, value in os.environ.items() if not name.startswith(("MQUEUE_", "SPARK_", "PYSPARK_"))
     }
     env = {**given, "PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8", "ORDERS": str(ORDERS)}
     plot = tmp_path / "revenue.png"
-    command = [sys.executable, "-c", BOTH, str(SCRIPT), str(NOTEBOOK), str(ORDERS), str(plot)]
+    command = [sys.executable, "-c", program, str(SCRIPT), str(NOTEBOOK), str(ORDERS), str(plot)]
     done = subprocess.run(
         command, env=env, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=840, check=False
     )
     assert done.returncode == 0, done.stderr
     assert plot.read_bytes().startswith(b"\x89PNG")
-    assert f"published {ORDERS:,} orders to http://127.0.0.1:" in done.stdout
-    script, notebook = done.stdout.split("orders are there")
+    return done.stdout
+
+
+def check_script(script: str) -> str:
+    """What the script says holds; how many messages it wrote back."""
+    assert f"published {ORDERS:,} orders to http://127.0.0.1:" in script
     counted = [int(number) for number in re.findall(r"from ([0-9]+) orders", script)]
     assert sum(counted) == ORDERS
     [back] = re.findall(r"wrote ([0-9]+) messages to orders.revenue", script)
-    assert f"{back} messages, such as" in notebook
+    return str(back)

@@ -72,6 +72,7 @@ def remote(tmp_path: Path):
         process.wait(120)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_reads_writes_and_streams_go_through_a_connect_server(
     remote: str, server: RunningServer, client: mqueue.Client, tmp_path: Path

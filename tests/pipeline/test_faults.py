@@ -15,7 +15,6 @@ from mqueue.lake.schema import LAKE
 from tests.pipeline.faults import (
     ARCHIVE,
     DRIVER,
-    FAIL,
     FAULTS,
     SERVER,
     STREAM,
@@ -29,7 +28,6 @@ from tests.pipeline.faults import (
 
 SEED = 0
 CHEAP = {
-    (STREAM, FAIL, "staged"),
     (STREAM, SERVER, "stage"),
     (STREAM, DRIVER, "published"),
     (ARCHIVE, DRIVER, "appended"),

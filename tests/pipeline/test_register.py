@@ -90,6 +90,7 @@ def test_the_token_of_the_session_is_used_and_not_shown(spark, server, client) -
     assert client.topics() == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_cluster_without_the_package_reads_and_writes_by_value(server, client, tmp_path: Path) -> None:
     python = tmp_path / "python"
