@@ -68,7 +68,7 @@ def append(
 def sheet_params(sheets: Sequence[Sheet], windows: Mapping[int, int] | None) -> tuple[list[int], list[Any]]:
     """The sheets as parameters, and in which order. Sorted: whoever appends takes locks in the same order.
 
-    Few and long ones: each would cost 10 µs here and there.
+    Few and long ones: each parameter costs time, here and on the server.
     """
     order = sorted(range(len(sheets)), key=lambda number: _place(sheets[number]))
     numbers, blobs, keys, digests = Longs(), Blobs(), Longs(), Blobs()

@@ -35,7 +35,7 @@ _GRACE_SECONDS = 2.0
 """The server ends a statement that takes too long; only if it does not within this do we end the connection."""
 
 # Plans must not depend on what was counted of a table when it was small: every statement of ours has its index. Nor are
-# they to be made anew for each call: that took more than half of the time of an append.
+# they to be made anew for each call: that took a third of the time of an append.
 _SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",

@@ -225,7 +225,8 @@ end $$;
 --   p_keys                idempotency keys: the number of the frame, from 1, the row in it, from 0, priority, due
 --   p_digests             of each: key, payload
 --   p_windows             topic, for how long claims on its keys hold; for ever where it is not named
--- Written for few statements and few parameters: each costs about as much as what it does.
+-- Written for few statements and few parameters: of a small frame most of the time goes into these, not into what
+-- they do.
 create function mqueue.append(
   p_now bigint, p_wal uuid, p_from bigint, p_to bigint, p_once boolean, p_frames bigint[], p_bytes bytea[],
   p_keys bigint[] default '{}', p_digests bytea[] default '{}', p_windows bigint[] default '{}',
