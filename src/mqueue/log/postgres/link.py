@@ -34,6 +34,9 @@ _PAUSE_SECONDS_MAX = 5.0
 _GRACE_SECONDS = 2.0
 """The server ends a statement that takes too long; only if it does not within this do we end the connection."""
 
+_ENDED = ("08", "57P")
+"""Errors after which there is no connection: broken, or ended by the server."""
+
 # Plans must not depend on what was counted of a table when it was small: every statement of ours has its index. Nor are
 # they to be made anew for each call: that took a third of the time of an append.
 _SETTINGS = {
@@ -169,8 +172,8 @@ class Link:
         return unreachable(self.server, self._why, pause)
 
     def _failed(self, error: psycopg.Error) -> Exception:
-        connection = self._connection
-        if connection is not None and (connection.closed or error.sqlstate is None):
+        state = error.sqlstate or "08000"
+        if state.startswith(_ENDED) or (self._connection is not None and self._connection.closed):
             self.close()
         found = translated(error, self.server)
         if isinstance(found, ShardDown):
