@@ -10,7 +10,9 @@
 --   (-1, virtual shard)            alone: whoever writes its journal
 --   (topic, partition)             alone: append
 -- and for themselves: (-2, hash of a namespace) to make topics, (-3, 0) to take a node number, (-4, 0) to make or drop
--- days, (-5, 0) to change this schema. Errors: MQ001 moved, MQ002 flushed elsewhere, MQ003 fenced, MQ004 a key is taken, MQ005 no such topic.
+-- days, (-5, 0) to change this schema.
+--
+-- Errors: MQ001 moved, MQ002 flushed elsewhere, MQ003 fenced, MQ004 a key is taken, MQ005 no such topic.
 
 create schema mqueue;
 
