@@ -19,6 +19,7 @@ from cryptography import x509
 
 import mqueue
 from mqueue.config import Config, Jwt, Secret, Security, Tls
+from mqueue.server.forwarding import forwarder, pieces, talking
 from mqueue.server.forwarding import owner as owners
 from mqueue.server.forwarding.voucher import Voucher
 from mqueue.server.security.certificates import write_pair
@@ -243,6 +244,33 @@ def test_an_answer_that_is_none() -> None:
     with Scripted([b"SSH-2.0-hello\r\n\r\n"]) as b, Node(forwards_to=b.url) as a:
         got = Asking(a.url)("POST", "/v1/topics/t/messages")
         assert (got.status, got.error, got.json["error"]["applied"]) == (503, "owner_unreachable", None)
+
+
+def test_an_answer_that_does_not_come(monkeypatch) -> None:
+    monkeypatch.setattr(forwarder, "ANSWER_SECONDS", 0.2)
+    never = threading.Event()
+    with Scripted([never, never, CLOSE, CLOSE]) as b, Node(forwards_to=b.url) as a:
+        for method, path, applied in [("POST", "/v1/topics/t/messages", None), ("GET", "/v1/topics", False)]:
+            error = Asking(a.url)(method, path).json["error"]
+            assert (error["code"], error.get("applied", False)) == ("owner_unreachable", applied)
+            assert error["message"].endswith("did not answer in time")
+        assert len(b.seen) == 2
+        never.set()
+
+
+def test_an_owner_that_falls_silent(monkeypatch, pair) -> None:
+    """As one does whose machine is gone; this one only has nothing to say for a while."""
+    a, _ = pair
+    monkeypatch.setattr(pieces, "SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr(talking, "SILENCE_SECONDS", 0.2)
+
+    async def work(session: aiohttp.ClientSession) -> None:
+        async with events(session, "t") as stream, session.ws_connect("/v1/topics/u/stream") as socket:
+            assert await stream.ends() == "failed"
+            ended = await socket.receive()
+            assert (ended.type, ended.data, ended.extra) == (aiohttp.WSMsgType.CLOSE, 1001, "owner_unreachable")
+
+    run(work, a.url)
 
 
 def test_an_owner_that_is_killed(tmp_path: Path) -> None:

@@ -109,6 +109,8 @@ class Forwarder:
         head = self._heads.request(call, owner.netloc, method)
         hands_out = route.verb == "receive"
         waits = hands_out or route.lasts
+        if waits and call.service.stopping.is_set():
+            raise _stopping()
         line = await owner.take(waits, fresh)
         if waits:
             self._wait_on(call, line)
@@ -125,8 +127,7 @@ class Forwarder:
         except Broken:
             self._drop(owner, line)
             if line.hung_up:  # what the owner had handed out before it heard of that would have come
-                applied = False if hands_out else None
-                raise Unavailable("this node is stopping", applied=applied, retry_after=1) from None
+                raise _stopping(False if hands_out else None) from None
             raise
         if reply.streamed:
             return self._streamed(call, route, owner, line, reply)
@@ -245,6 +246,10 @@ def check_owner(reply: Reply) -> None:
 def _changes(route: Route) -> bool:
     """Whether doing it twice is something else than doing it once."""
     return route.method != "GET" or route.verb == "receive"
+
+
+def _stopping(applied: bool | None = False) -> Unavailable:
+    return Unavailable("this node is stopping", applied=applied, retry_after=1)
 
 
 def _lost(owner: Owner, error: BaseException, applied: bool | None = False) -> Unavailable:

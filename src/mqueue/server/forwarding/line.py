@@ -88,6 +88,8 @@ class Line(asyncio.Protocol):
         """Send a request; the answer to the one before has been taken."""
         self._reply = None
         self._complete = False
+        if self._fault or self._transport.is_closing():
+            return  # `answer` says so
         if len(body) <= _JOINED_MAX:
             self._transport.write(head + body)
         else:
@@ -125,8 +127,18 @@ class Line(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """Whether another request can go out on it: one that was closed may have said so, and it lies there unread."""
-        return self._complete and not self._fault and not self._transport.is_closing() and not self._unread()
+        """Whether another request can go out on it."""
+        return self._complete and not self._fault and not self._transport.is_closing()
+
+    @property
+    def unread(self) -> bool:
+        """Whether something has come that the loop did not read yet: of one that rests, that it was closed."""
+        number = _number(self._transport)
+        if number is None:
+            return True
+        poll = select.poll()
+        poll.register(number, select.POLLIN)
+        return bool(poll.poll(0))
 
     def hang_up(self) -> None:
         """Say that nothing more is asked, and go on listening.
@@ -142,14 +154,6 @@ class Line(asyncio.Protocol):
 
     def abort(self) -> None:
         self._transport.abort()
-
-    def _unread(self) -> bool:
-        number = _number(self._transport)
-        if number is None:
-            return True
-        poll = select.poll()
-        poll.register(number, select.POLLIN)
-        return bool(poll.poll(0))
 
     # What the transport calls
 
@@ -229,7 +233,7 @@ def keep_alive(transport: asyncio.BaseTransport) -> None:
 
 
 def _number(transport: asyncio.BaseTransport) -> int | None:
-    found = transport.get_extra_info("socket")
+    found = None if transport.is_closing() else transport.get_extra_info("socket")
     return None if found is None or found.fileno() < 0 else int(found.fileno())
 
 

@@ -119,7 +119,7 @@ class Owner:
         oldest = asyncio.get_running_loop().time() - KEEP_SECONDS
         while self._resting:
             line = self._resting.pop()
-            if line.reusable and line.rested_at >= oldest:
+            if line.reusable and line.rested_at >= oldest and not line.unread:
                 return line
             line.abort()
         return None
