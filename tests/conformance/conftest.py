@@ -5,7 +5,10 @@ A new log or a new face joins by one entry in BACKENDS. The tests use the public
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,19 @@ import pytest
 from msgspec import Struct
 
 import mqueue
-from mqueue.config import Config, Metrics, NamespaceQuotas
+from mqueue.config import Cluster, Config, Metrics, NamespaceQuotas, Secret
 from mqueue.model.limits import Limits
 from mqueue.model.settings import parse
-from mqueue.testing import ManualClock
+from mqueue.testing import ManualClock, PostgresServer
 from mqueue.testing.server import RunningServer
 from tests.conformance.steps import TellingClock
+
+_NUMBERS = count()
+
+
+@cache
+def postgres_server() -> PostgresServer:
+    return PostgresServer()
 
 
 class Backend(Struct, frozen=True):
@@ -40,13 +50,16 @@ def _disk(clock: ManualClock, folder: Path, **settings: Any) -> mqueue.Broker:
 class Remote:
     """A client, and the server of its own that it talks to."""
 
-    def __init__(self, clock: ManualClock, encoding: str, settings: dict[str, Any]) -> None:
+    def __init__(
+        self, clock: ManualClock, encoding: str, settings: dict[str, Any], cluster: Cluster | None = None
+    ) -> None:
         name = settings.pop("name", "")
         config = Config(
             limits=settings.pop("limits", Limits()),
             quotas=NamespaceQuotas(namespaces=settings.pop("quotas", {})),
             topic=parse(settings),
             metrics=Metrics(enabled=False),
+            cluster=cluster or Cluster(),
         )
         self._server = RunningServer(config, clock)
         self._client = mqueue.Client(self._server.url, name=name, encoding=encoding, retry=False)
@@ -73,12 +86,20 @@ def _arrow(clock: ManualClock, folder: Path, **settings: Any) -> Remote:
     return Remote(clock, "arrow", settings)
 
 
+def _postgres(clock: ManualClock, folder: Path, **settings: Any) -> Remote:
+    server = postgres_server()
+    name = f"conformance_{next(_NUMBERS)}"
+    return Remote(clock, "json", settings, Cluster((Secret(server.create(name)),)))
+
+
 BACKENDS = {
     "memory": Backend(_memory, embedded=True),
     "disk": Backend(_disk, embedded=True),
     "json": Backend(_json, embedded=False),
     "arrow": Backend(_arrow, embedded=False),
 }
+if "postgres" in os.environ.get("MQUEUE_BACKENDS", ""):
+    BACKENDS["postgres"] = Backend(_postgres, embedded=False)
 
 
 @pytest.fixture(params=BACKENDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
@@ -32,6 +33,9 @@ from mqueue.server.security.gatekeeper import Gatekeeper
 from mqueue.server.security.tls import ServerTls
 from mqueue.wire.arrow import warm_up
 
+if TYPE_CHECKING:
+    from mqueue.assembly.clustered import Membership
+
 
 class Serving:
     """A server that runs in the loop it is started in. `config` is what holds at present."""
@@ -45,6 +49,9 @@ class Serving:
         self._administrator: Administrator | None = None
         self._broker: AsyncBroker | None = None
         self._listener: Listener | None = None
+        self._service: Service | None = None
+        self._node: Membership | None = None
+        self._given_clock = clock
 
     async def start(self) -> Address:
         """Where it listens, with the port that it got."""
@@ -55,6 +62,8 @@ class Serving:
             _look_back(self.config, self._behind)
             self._tls = tls_of(self.config, self._clock.now())
             self._listener = await self._listen(self._broker)
+            if self.config.cluster.databases:
+                await self._join()
         except BaseException:
             await self._broker.close()
             raise
@@ -64,8 +73,20 @@ class Serving:
         """Take nothing more, finish what is under way, and close the broker. Whoever holds a lease keeps it."""
         if self._listener is not None:
             await self._listener.close()
+        if self._node is not None:
+            await self._node.end()
         if self._broker is not None:
             await self._behind.close_keeping_leases()
+
+    async def _join(self) -> None:
+        """Only who is a node of a cluster loads what that needs."""
+        from mqueue.assembly.clustered import join
+
+        assert self._service is not None
+        assert self._listener is not None
+        scheme = "http" if self._tls is None else "https"
+        address = f"{scheme}://{Address(self.config.server.http.host, self._listener.port)}"
+        self._node = await join(self.config, self._service, self._behind, address, self._given_clock)
 
     @property
     def poison(self) -> str:
@@ -98,7 +119,7 @@ class Serving:
         config = self.config
         table = _table(config)
         requests = Requests((route.method, route.path) for route in table)
-        service = Service(broker, self._door, self._clock, _bounds(config))
+        service = self._service = Service(broker, self._door, self._clock, _bounds(config))
         service.local = is_private(config)
         service.administration = self._administrator = administrator_of(config, self._behind, self._clock, self._door)
         listener = await _open(App(service, Routes(table), Watch(requests)), config.server.http, self._tls)
@@ -158,11 +179,12 @@ def _table(config: Config) -> tuple[Route, ...]:
 
 def _broker(config: Config, clock: Clock) -> AsyncBroker:
     data = config.data
+    in_memory = data.memory or bool(config.cluster.databases)
     return AsyncBroker(
-        None if data.memory else data.dir,
+        None if in_memory else data.dir,
         clock=clock,
         limits=config.limits,
-        storage=None if data.memory else data.storage,
+        storage=None if in_memory else data.storage,
         **describe(config.topic),
     )
 

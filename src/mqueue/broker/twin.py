@@ -107,6 +107,11 @@ def _coroutine(call: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
+def twin_of(sync: object) -> Any:
+    """What stands before a sync object."""
+    return _twin(sync)
+
+
 def _twin(answer: Any) -> Any:
     """Messages come as the async ones they are; what else has calls of its own gets its twin."""
     make = _TWINS.get(type(answer))

@@ -11,8 +11,6 @@ from mqueue.log.postgres import catalog, claims, frames
 from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.catalog import TopicRow
 from mqueue.log.postgres.link import Link
-from mqueue.model.errors import QueueFull
-from mqueue.model.limits import Limits
 from mqueue.model.names import LEDGER
 from mqueue.model.settings import Settings
 from mqueue.policy.routing import virtual_shard
@@ -23,9 +21,8 @@ _FRAMES_MAX = 1 << 31
 class ShardCatalog:
     """`vshard` None: topics live where their names say. `stamp` gives the time, None where the server's counts."""
 
-    def __init__(self, link: Link, limits: Limits, stamp: Callable[[], int | None], vshard: int | None = None) -> None:
+    def __init__(self, link: Link, stamp: Callable[[], int | None], vshard: int | None = None) -> None:
         self._link = link
-        self._limits = limits
         self._stamp = stamp
         self._vshard = vshard
 
@@ -37,13 +34,12 @@ class ShardCatalog:
         vshard = virtual_shard(namespace, name) if self._vshard is None else self._vshard
         stored = catalog.stored_as(name, vshard)
         packed = msgspec.msgpack.encode(settings)
-        most = self._limits.topics_max
-        made = catalog.make_topic(self._link, namespace, stored, vshard, packed, self._stamp(), hidden, most)
-        if made is None:
-            raise QueueFull(
-                f"namespace {namespace!r} cannot have 1 more topics: {most} are allowed", code="topics_full"
-            )
+        made = catalog.make_topic(self._link, namespace, stored, vshard, packed, self._stamp(), hidden)
+        assert made is not None, "no limit was given"
         return catalog.known_as(made[0])
+
+    def count(self, namespace: str) -> int:
+        return catalog.namespaces(self._link).get(namespace, 0)
 
     def claims(self, topic: int, keys: list[bytes]) -> dict[bytes, Claim]:
         found = claims.lookup(self._link, topic, keys)
@@ -51,6 +47,9 @@ class ShardCatalog:
             key: Claim(used.made_at, used.id, used.partition, used.offset, used.priority, used.due, used.digest)
             for key, used in found.items()
         }
+
+    def forget(self, topic: int, key: bytes) -> None:
+        claims.forget(self._link, topic, [key])
 
     def appended(self, topic: int, partitions: int) -> list[Arrival]:
         places = [(topic, partition, 0) for partition in range(partitions)]

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from uuid import uuid4
 
+import msgspec
 from msgspec import Struct
 
 from mqueue.broker.engine import Engine
@@ -34,15 +35,17 @@ from mqueue.log.postgres.cache import Cache
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.log import PostgresLog
 from mqueue.model.clock import Clock
-from mqueue.model.errors import Error, Unavailable
+from mqueue.model.errors import Error, Refused, Unavailable
 from mqueue.model.ident import EPOCH_MS, IdSource
 from mqueue.model.limits import Limits
 from mqueue.model.settings import Settings
 from mqueue.policy.quota import Quotas
 from mqueue.policy.retry import JITTER_MAX
+from mqueue.policy.routing import virtual_shard
 from mqueue.policy.spread import share
 from mqueue.store.recover import recover
 from mqueue.store.shard import ShardStore
+from mqueue.store.store import Store
 from mqueue.store.tokens import Tokens
 
 LOGGER = logging.getLogger("mqueue.cluster")
@@ -104,7 +107,7 @@ class Estate:
         self._manual = plan.clock
         self._shard_clock = ShardClock()
         self.clock: Clock = plan.clock or self._shard_clock
-        self._reader = SharedLink(dsn, f"{name}:read")
+        self.reader = SharedLink(dsn, f"{name}:read")
         self._scout = Link(dsn, f"{name}:scout")
         self._commits = Link(dsn, f"{name}:commit")
         self._appends = Link(dsn, f"{name}:append")
@@ -117,6 +120,8 @@ class Estate:
         self._errands = ThreadPoolExecutor(2, thread_name_prefix=f"mqueue-{name}")
         self._beaten_at = 0.0
         self._closing = False
+        self._others = False
+        """Whether other nodes are there."""
         self._tasks: list[asyncio.Task[None]] = []
         self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._live, name=f"mqueue-estate-{name}", daemon=True)
@@ -152,15 +157,15 @@ class Estate:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self._errands.shutdown(wait=True)
-        for link in (self._reader, self._scout):
+        for link in (self.reader, self._scout):
             link.close()
 
     # In the loop
 
     async def _begin(self) -> None:
         self._committer = Committer(self._commits, self._owner, self.stamp, self._were_lost)
-        await self._look()
         self.mouth = self._make_mouth()
+        await self._look()
         self._tasks = [
             asyncio.create_task(self._beat(), name="mqueue-beat"),
             asyncio.create_task(self._tick(), name="mqueue-tick"),
@@ -213,10 +218,21 @@ class Estate:
         if not self._shard_clock.set(found.server_ms, found.trip_us) and not self._shard_clock.is_set:
             raise Unavailable("the clock of the shard cannot be read: it takes too long", code="shard_slow")
         self.owners = found.owners
+        self._others = len(found.sessions) > 1
         for vshard in [vshard for vshard in self._mine if found.owners[vshard].owner != self._owner]:
             self._forget(vshard, "another node owns it now")
         await self._settle_shares(found)
         await self._follow(found.news)
+        await self._look_at_topics()
+
+    async def _look_at_topics(self) -> None:
+        """Other nodes change and delete topics that we publish to."""
+        known = self.mouth.store.state.topics
+        rows = {row.id: row for row in await self._errand(catalog.rows_of, self.reader, list(known))} if known else {}
+        for topic in list(known.values()):
+            row = rows.get(topic.id)
+            if row is None or row.settings != msgspec.msgpack.encode(topic.settings):
+                self.mouth.forget(topic.id)
 
     def _since(self) -> int:
         if not self._shard_clock.is_set:
@@ -241,7 +257,7 @@ class Estate:
                 self._mine[vshard] = epoch
                 before = found.owners[vshard]
                 self.owners[vshard] = Owner(before.map_epoch, epoch, self._plan.seat.address, self._owner)
-            topics = await self._errand(survey.topics, self._reader, list(taken))
+            topics = await self._errand(survey.topics, self.reader, list(taken))
             for vshard, rows in topics.items():
                 if rows:
                     await self._try_load(vshard)
@@ -269,11 +285,29 @@ class Estate:
 
     async def _hear_of(self, topics: set[int]) -> None:
         if topics:
-            for row in await self._errand(catalog.rows_of, self._reader, sorted(topics)):
+            for row in await self._errand(catalog.rows_of, self.reader, sorted(topics)):
                 self._homes[row.id] = row.vshard
 
+    async def refresh(self, holding: Holding) -> None:
+        """Let time pass, and take in what other nodes have appended by now: who was answered there is seen here."""
+        self._tick_one(holding)
+        if holding.log.batch or holding.log.flying:
+            await holding.wait(holding.log.number)
+        if not self._others:
+            return
+        places = [
+            (topic.id, partition.number)
+            for topic in holding.store.state.topics.values()
+            for partition in topic.partitions
+        ]
+        ends = await self._errand(frames.ends, self.reader, places) if places else []
+        known = [holding.log.next(*place) for place in places]
+        behind = [(*place, next) for place, end, next in zip(places, ends, known, strict=True) if next < end]
+        if behind:
+            await self._tail(behind)
+
     async def _tail(self, places: list[tuple[int, int, int]]) -> None:
-        rows = await self._errand(frames.tails, self._reader, places, _TAIL_FRAMES, False)
+        rows = await self._errand(frames.tails, self.reader, places, _TAIL_FRAMES, False)
         self.arrived([Arrival(*row) for row in rows])
 
     async def _tick(self) -> None:
@@ -309,16 +343,15 @@ class Estate:
         return await asyncio.shield(loading)
 
     async def _load(self, vshard: int, epoch: int) -> Holding:
-        owner = self.owners[vshard]
-        log = PostgresLog(self._reader, vshard, self._cache)
-        holding = Holding(vshard, owner.map_epoch, epoch, log, self._committer.ask)
+        log = PostgresLog(self.reader, vshard, self._cache)
+        holding = Holding(vshard, epoch, log, self._committer.ask, self._epoch_of, self.arrived)
         state = await self._errand(recover, log)
         if self._mine.get(vshard) != epoch:
             raise Unavailable(f"virtual shard {vshard} went to another node", code="not_owner")
         log.started(state)
         holding.store = ShardStore(
             log,
-            ShardCatalog(self._reader, self._plan.limits, self.stamp, vshard),
+            ShardCatalog(self.reader, self.stamp, vshard),
             owner=True,
             ids=self._plan.ids,
             tokens=Tokens(token_epoch(vshard, epoch), os.urandom),
@@ -328,8 +361,10 @@ class Estate:
             homes=self._homes,
             heart=Heart(state),
         )
+        holding.store.abroad = self._abroad
         self._homes.update(dict.fromkeys(state.topics, vshard))
-        holding.engine = Engine(holding.store, self.clock, Quotas(None), holding.gate)
+        holding.engine = Engine(holding.store, self.clock, self._plan.quotas, holding.gate)
+        holding.changed = self.mouth.forget
         holding.engine.start()
         self.holdings[vshard] = holding
         await self._catch_up(holding)
@@ -384,11 +419,11 @@ class Estate:
     # Publishing
 
     def _make_mouth(self) -> Mouth:
-        log = PostgresLog(self._reader, -1, self._cache)
+        log = PostgresLog(self.reader, -1, self._cache)
         mouth = Mouth(self._appends, log, self.stamp, self._epoch_of, self._told)
         mouth.store = ShardStore(
             log,
-            ShardCatalog(self._reader, self._plan.limits, self.stamp),
+            ShardCatalog(self.reader, self.stamp),
             owner=False,
             ids=self._plan.ids,
             tokens=Tokens(0, os.urandom),
@@ -399,6 +434,15 @@ class Estate:
         )
         mouth.engine = Engine(mouth.store, self.clock, self._plan.quotas, mouth.gate)
         return mouth
+
+    def _abroad(self, namespace: str, name: str) -> Store:
+        """The store that knows the topics of this server, whoever delivers them."""
+        if virtual_shard(namespace, name) not in self.owners:
+            raise Refused(
+                f"topic {name!r:.80} lives on another server; what is to happen in one commit has to share one",
+                code="elsewhere",
+            )
+        return self.mouth.store
 
     def _epoch_of(self, vshard: int) -> int:
         return self.owners[vshard].map_epoch
@@ -433,7 +477,7 @@ class Estate:
         unknown = {arrival.topic for arrival in arrivals} - holding.store.state.topics.keys()
         if unknown:
             with holding.gate.inside:
-                for row in catalog.rows_of(self._reader, sorted(unknown)):
+                for row in catalog.rows_of(self.reader, sorted(unknown)):
                     holding.store.learn(catalog.known_as(row))
 
 

@@ -16,6 +16,7 @@ from mqueue.log.postgres.batch import Arrival, Batch, Promise, blocks_of
 from mqueue.log.postgres.journal import Entry
 from mqueue.log.postgres.log import PostgresLog
 from mqueue.model.errors import Error
+from mqueue.model.events import TopicDropped, TopicSet
 from mqueue.store.shard import ShardStore
 
 
@@ -38,8 +39,7 @@ class Job:
         return Entry(holding.vshard, holding.epoch, self.seq, batch.at, body, blocks_of(batch.events))
 
     def sheets(self) -> list[Sheet]:
-        holding = self.holding
-        return [sheet_of(promise, holding.vshard, holding.map_epoch) for promise in self.batch.promises]
+        return [self.holding.sheet(promise) for promise in self.batch.promises]
 
 
 def sheet_of(promise: Promise, vshard: int, map_epoch: int) -> Sheet:
@@ -60,16 +60,28 @@ def sheet_of(promise: Promise, vshard: int, map_epoch: int) -> Sheet:
 
 
 class Holding:
-    """`ask` is called when there is something to commit."""
+    """`ask` is called when there is something to commit, `told` with what was published to topics of others.
+
+    `epoch_of` gives the map epoch of a virtual shard.
+    """
 
     def __init__(
-        self, vshard: int, map_epoch: int, epoch: int, log: PostgresLog, ask: Callable[[Holding], None]
+        self,
+        vshard: int,
+        epoch: int,
+        log: PostgresLog,
+        ask: Callable[[Holding], None],
+        epoch_of: Callable[[int], int],
+        told: Callable[[list[Arrival]], None],
     ) -> None:
         self.vshard = vshard
-        self.map_epoch = map_epoch
         self.epoch = epoch
+        self._epoch_of = epoch_of
+        self._told = told
         self.log = log
-        self.gate = ShardGate(log, self._wait)
+        self.changed: Callable[[int], None] = _nobody
+        """Told of topics whose settings have changed, or that are gone."""
+        self.gate = ShardGate(log, self.wait)
         self.lost: Error | None = None
         """Why it is not ours any more."""
         self._ask = ask
@@ -78,6 +90,10 @@ class Holding:
     engine: Engine
     store: ShardStore
     """Whoever takes it over sets both."""
+
+    def sheet(self, promise: Promise) -> Sheet:
+        vshard = self.store.homes.get(promise.frame.topic, self.vshard)
+        return sheet_of(promise, vshard, self._epoch_of(vshard))
 
     def cut(self) -> Job | None:
         """What is to be committed next."""
@@ -91,7 +107,12 @@ class Holding:
         arrivals = [promise.land(place.base, place.at) for promise, place in zip(promises, appended, strict=True)]
         with self.gate.inside:
             self.log.land(job.batch)
-        self.arrived(arrivals)
+        known = self.store.state.topics
+        self.arrived([arrival for arrival in arrivals if arrival.topic in known])
+        self._told([arrival for arrival in arrivals if arrival.topic not in known])
+        for event in job.batch.events:
+            if isinstance(event, TopicSet | TopicDropped):
+                self.changed(event.topic)
         done = [future for number, future in self._tickets if number <= job.batch.number]
         self._tickets = [ticket for ticket in self._tickets if ticket[0] > job.batch.number]
         for future in done:
@@ -130,7 +151,8 @@ class Holding:
             if not future.done():
                 future.set_exception(why)
 
-    def _wait(self, batch: int) -> Awaitable[None]:
+    def wait(self, batch: int) -> Awaitable[None]:
+        """Something to await until a batch is durable."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.lost is not None:
             future.set_exception(self.lost)
@@ -138,6 +160,10 @@ class Holding:
         self._tickets.append((batch, future))
         self._ask(self)
         return future
+
+
+def _nobody(topic: int) -> None:
+    """Nobody wants to know."""
 
 
 class Gone(Shut):

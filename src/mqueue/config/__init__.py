@@ -8,6 +8,7 @@ from mqueue.config.load import load
 from mqueue.config.pages import describe
 from mqueue.config.tree import (
     Address,
+    Cluster,
     Config,
     Data,
     Jwt,
@@ -25,6 +26,7 @@ from mqueue.config.tree import (
 __all__ = [
     "Address",
     "BadConfig",
+    "Cluster",
     "Config",
     "Data",
     "Jwt",

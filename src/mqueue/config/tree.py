@@ -141,6 +141,12 @@ class LakeTables(Struct, frozen=True):
     format: str = "delta"
 
 
+class Cluster(Struct, frozen=True):
+    """PostgreSQL servers, always in the same order; none: messages lie where `data` says."""
+
+    databases: tuple[Secret, ...] = ()
+
+
 class Config(Struct, frozen=True):
     server: Server = Server()
     data: Data = Data()
@@ -151,3 +157,4 @@ class Config(Struct, frozen=True):
     logging: Logging = Logging()
     metrics: Metrics = Metrics()
     lake: LakeTables = LakeTables()
+    cluster: Cluster = Cluster()

@@ -19,11 +19,13 @@ from mqueue.log.postgres.batch import Arrival, Promise
 from mqueue.log.postgres.catalog import TopicRow
 from mqueue.log.postgres.log import PostgresLog
 from mqueue.model import events as ev
+from mqueue.model.errors import QueueFull
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
 from mqueue.model.message import Receipt
+from mqueue.model.names import LEDGER
 from mqueue.model.settings import Settings
-from mqueue.policy.routing import partition_of
+from mqueue.policy.routing import partition_of, virtual_shard
 from mqueue.store.place import Known, place, receipts, recognise
 from mqueue.store.store import Store
 from mqueue.store.tokens import Tokens
@@ -39,17 +41,23 @@ class Catalog(Protocol):
     def find(self, namespace: str, name: str) -> TopicRow | None: ...
 
     def make(self, namespace: str, name: str, settings: Settings, now: int) -> TopicRow:
-        """The topic of that name: a new one, unless somebody was faster. Raises QueueFull."""
+        """The topic of that name: a new one, unless somebody was faster."""
+
+    def count(self, namespace: str) -> int:
+        """How many topics a namespace has."""
 
     def claims(self, topic: int, keys: list[bytes]) -> dict[bytes, Claim]:
         """What is known of idempotency keys, by their digests."""
+
+    def forget(self, topic: int, key: bytes) -> None:
+        """A claim is over: the key may be used again."""
 
     def appended(self, topic: int, partitions: int) -> list[Arrival]:
         """Everything that was ever appended to a topic and is still there."""
 
 
 class ShardStore(Store):
-    __slots__ = ("catalog", "homes", "owner", "shelf")
+    __slots__ = ("abroad", "catalog", "homes", "owner", "shelf")
 
     def __init__(
         self,
@@ -72,21 +80,35 @@ class ShardStore(Store):
         """Whether it delivers. Others only publish, and know of topics no more than that they are there."""
         self.homes = homes
         """The virtual shards of topics, for whoever wants to know."""
+        self.abroad: Callable[[str, str], Store] = _nowhere
+        """Where topics are known that somebody else delivers."""
 
     # Topics
 
     def find_topic(self, namespace: str, name: str) -> Topic | None:
         topic = self.state.names.get((namespace, name))
+        if topic is None and self._is_foreign(namespace, name):
+            return self.abroad(namespace, name).find_topic(namespace, name)
         if topic is None:
             row = self.catalog.find(namespace, name)
             topic = None if row is None else self.learn(row)
         return topic
 
+    def _is_foreign(self, namespace: str, name: str) -> bool:
+        """Whether somebody else delivers a topic. Messages can be published there with the same commit."""
+        return self.owner and not name.startswith(LEDGER) and virtual_shard(namespace, name) != self.shelf.vshard
+
     def add_topic(self, namespace: str, name: str, settings: Settings, now: int) -> Topic:
+        if self._is_foreign(namespace, name):
+            return self.abroad(namespace, name).add_topic(namespace, name, settings, now)
         return self.learn(self.catalog.make(namespace, name, settings, now))
 
     def check_topics(self, namespace: str, more: int) -> None:
-        """The catalog knows how many there are, and refuses."""
+        if more and self.catalog.count(namespace) + more > self.limits.topics_max:
+            raise QueueFull(
+                f"namespace {namespace!r} cannot have {more} more topics: {self.limits.topics_max} are allowed",
+                code="topics_full",
+            )
 
     def learn(self, row: TopicRow) -> Topic:
         """Somebody made a topic. Who delivers it takes in what was published there meanwhile."""
@@ -122,15 +144,20 @@ class ShardStore(Store):
 
         def find(key: bytes) -> Claim | None:
             pending = self.shelf.claimed(topic.id, key)
-            return pending[2] if pending is not None else self._holding(topic, stored.get(key), now)
+            if pending is not None:
+                return pending[2]
+            claim = stored.get(key)
+            if claim is not None and self._is_over(topic, claim, now):
+                self.catalog.forget(topic.id, key)
+                return None
+            return claim
 
         return recognise(rows, find)
 
     def receipt(self, placed: ev.Placed) -> Receipt:
         id, topic, partition, offset, duplicate = placed
         if offset < 0:  # it was written down before the commit gave it one
-            found = self.log.find(id)
-            offset = -1 if found is None else found[0].base + found[1]
+            offset = self.shelf.offset_of(id)
         return Receipt(id, topic, partition, offset, duplicate, self.log.durability)
 
     def append(self, topic: Topic, frames: list[Frame], now: int) -> None:
@@ -173,12 +200,18 @@ class ShardStore(Store):
         """Those without a key that go with one commit go to one partition: they are one batch."""
         key = extras.get("key") if extras else None
         partitions = len(topic.partitions)
-        number = self.shelf.batch.number % partitions if key is None else partition_of(key, partitions)
+        number = self._turn_of(topic) if key is None else partition_of(key, partitions)
         id = self.ids.take(1, now)
         promise = self.shelf.single(topic.id, number, payload, extras, id, now)
         receipt = Receipt(id, topic.name, number, -1, False, self.log.durability)
         promise.receipts.append((promise.frame.count - 1, receipt))
         return promise, receipt
+
+    def _turn_of(self, topic: Topic) -> int:
+        turns = self.shelf.batch.turns
+        if topic.id not in turns:
+            turns[topic.id] = self.next_partition(topic)
+        return turns[topic.id]
 
     def _claim_of(self, topic: Topic, rows: Rows, row: int) -> Claim:
         """The claim of a row that was handed in just now."""
@@ -198,12 +231,11 @@ class ShardStore(Store):
             self.heart.happen(ev.Duplicated(now, topic.id, claim.partition, claim.offset))
         return receipt
 
-    def _holding(self, topic: Topic, claim: Claim | None, now: int) -> Claim | None:
-        """A claim, if it still holds."""
+    def _is_over(self, topic: Topic, claim: Claim, now: int) -> bool:
         settings = topic.settings
-        if claim is None or (settings.dedup == "window" and claim.made_at <= now - settings.dedup_window_ms):
-            return None
-        return None if settings.dedup == "until_acked" and self.heart.done(topic, claim, now) else claim
+        if settings.dedup == "window":
+            return claim.made_at <= now - settings.dedup_window_ms
+        return settings.dedup == "until_acked" and self.owner and self.heart.done(topic, claim, now)
 
     # Arrivals
 
@@ -224,6 +256,10 @@ class ShardStore(Store):
             if arrival.base >= partition.next:
                 self.state.append(topic, arrival.partition, stretches, at)
                 yield topic
+
+
+def _nowhere(namespace: str, name: str) -> Store:
+    raise AssertionError("whoever owns a store tells it where others are")
 
 
 def _newest(partition: Partition) -> int:

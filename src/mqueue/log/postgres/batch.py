@@ -80,7 +80,7 @@ class Promise(Struct):
 class Batch:
     """Being gathered, or on its way."""
 
-    __slots__ = ("_open", "at", "claims", "events", "late", "number", "promises")
+    __slots__ = ("_open", "at", "claims", "events", "late", "number", "promises", "turns")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -90,6 +90,8 @@ class Batch:
         """(topic, partition, base, count, time) of frames that count as appended later than they were."""
         self.claims: dict[tuple[int, bytes], tuple[Promise, int, Claim]] = {}
         """By topic and digest of the key: who claims it, with which row."""
+        self.turns: dict[int, int] = {}
+        """Of each topic, where its messages go that come alone and have no key."""
         self.at = 0
         self._open: dict[tuple[int, int], Promise] = {}
 

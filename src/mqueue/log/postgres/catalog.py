@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mqueue.log.postgres.arrays import Longs
 from mqueue.log.postgres.link import Link
-from mqueue.model.names import LEDGER
+from mqueue.model.names import LEDGER, staging_name
 
 
 class TopicRow(Struct, frozen=True):
@@ -78,10 +78,12 @@ def names(link: Link, namespace: str, after: str, limit: int) -> list[str]:
     return [name for (name,) in rows]
 
 
-def namespaces(link: Link) -> list[str]:
-    """Those that have a topic that is not hidden, sorted."""
-    rows = link.call("select distinct namespace from mqueue.topics where deleted_at is null and not hidden order by 1")
-    return [namespace for (namespace,) in rows]
+def namespaces(link: Link) -> dict[str, int]:
+    """Those that have topics that are not hidden, sorted, and how many."""
+    rows = link.call(
+        "select namespace, count(*) from mqueue.topics where deleted_at is null and not hidden group by 1 order by 1"
+    )
+    return dict(rows)
 
 
 def set_topic(link: Link, owner: UUID, epoch: int, topic: int, settings: bytes) -> None:
@@ -112,3 +114,13 @@ def rows_of(link: Link, topics: Sequence[int]) -> list[TopicRow]:
         (Longs(topics),),
     )
     return [TopicRow(*row) for row in rows]
+
+
+def transaction_home(link: Link, namespace: str, transaction: str) -> int | None:
+    """The virtual shard where a transaction was staged last, also if it is over; None: nothing is known of it here."""
+    rows = link.call(
+        "select t.vshard from mqueue.topics t where t.namespace = %b::text and t.hidden "
+        "and t.name = t.vshard::text || %b::text order by t.topic_id desc limit 1",
+        (namespace, staging_name(transaction)),
+    )
+    return int(rows[0][0]) if rows else None

@@ -23,7 +23,7 @@ from mqueue.heart.partition import Stretch
 from mqueue.heart.state import State
 from mqueue.log.postgres import frames as shelf
 from mqueue.log.postgres import journal
-from mqueue.log.postgres.batch import Arrival, Batch, Promise
+from mqueue.log.postgres.batch import ANYWHERE, Arrival, Batch, Promise
 from mqueue.log.postgres.cache import Cache
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.stock import Stock, stretches_of, take_stock
@@ -207,6 +207,11 @@ class PostgresLog:
         frame = self.frame(topic, partition, offset)
         return None if frame is None else (frame, offset - frame.base)
 
+    def offset_of(self, id: int) -> int:
+        """Where a message is, also one of a topic that others deliver; -1: nowhere any more."""
+        place = shelf.find(self._link, id)
+        return -1 if place is None else place[2]
+
     def offset_at(self, topic: int, partition: int, at: int) -> int:
         tape = self._tapes.get((topic, partition))
         return 0 if tape is None else tape.offset_at(at)
@@ -221,8 +226,9 @@ class PostgresLog:
 
     def events(self, topic: int, partition: int, start: int, stop: int) -> list[Event]:
         blocks = range(start // BLOCK, (stop - 1) // BLOCK + 1)
-        rows = journal.rows_about(self._link, self.vshard, topic, partition, blocks)
-        found = [event for _, _, body in rows for event in events_as_bytes.decode(body)]
+        rows = dict.fromkeys(journal.rows_about(self._link, self.vshard, topic, partition, blocks))
+        rows |= dict.fromkeys(journal.rows_about(self._link, self.vshard, topic, ANYWHERE, [0]))
+        found = [event for _, _, body in sorted(rows) for event in events_as_bytes.decode(body)]
         waiting = [event for batch in (*self.flying, self.batch) for event in batch.events]
         return [event for event in (*found, *waiting) if event.topic == topic]
 

@@ -108,3 +108,13 @@ def cluster_of(link: Link) -> UUID | None:
     """The cluster that a server belongs to; None: to none yet."""
     rows = link.call("select value ->> 'cluster' from mqueue.meta where key = 'place'")
     return UUID(rows[0][0]) if rows else None
+
+
+def secret_of(link: Link, fresh: bytes) -> bytes:
+    """What all nodes of a cluster share, and nobody else: `fresh` if there was none before."""
+    link.call(
+        "insert into mqueue.meta (key, value) values ('secret', to_jsonb(%b::text)) on conflict do nothing",
+        (fresh.hex(),),
+    )
+    rows = link.call("select value #>> '{}' from mqueue.meta where key = 'secret'")
+    return bytes.fromhex(rows[0][0])

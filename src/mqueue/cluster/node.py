@@ -1,0 +1,157 @@
+"""A node: an estate at every PostgreSQL server, one number for its ids, and a map of who delivers what.
+
+Knows no HTTP: where a request belongs is asked here, how it gets there is not.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID, uuid4
+
+from msgspec import Struct
+
+from mqueue.cluster.estate import Estate, Plan, Seat
+from mqueue.log.postgres import migrate, nodes
+from mqueue.log.postgres.batch import Arrival
+from mqueue.log.postgres.link import Link
+from mqueue.model.clock import Clock
+from mqueue.model.errors import BadSetting, ShardDown
+from mqueue.model.ident import IdSource
+from mqueue.model.limits import Limits
+from mqueue.model.settings import Settings
+from mqueue.policy.quota import Quotas
+
+LOGGER = logging.getLogger("mqueue.cluster")
+_SECRET_BYTES = 32
+
+
+class SharedIds(IdSource):
+    """Ids for several estates: each is a thread of its own."""
+
+    __slots__ = ("_guard",)
+
+    def __init__(self, node: int) -> None:
+        super().__init__(node)
+        self._guard = threading.Lock()
+
+    def take(self, count: int, now: int) -> int:
+        with self._guard:
+            return super().take(count, now)
+
+
+class SharedQuotas(Quotas):
+    """Quotas for several estates."""
+
+    __slots__ = ("_guard",)
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        super().__init__()
+
+    def admit(self, namespace: str, count: int, now: int) -> None:
+        with self._guard:
+            super().admit(namespace, count, now)
+
+
+class Home(Struct, frozen=True):
+    """Who delivers from a virtual shard. No address: nobody does just now."""
+
+    estate: Estate
+    vshard: int
+    address: str
+    here: bool
+
+
+class Node:
+    """`databases`: the servers, always in the same order. `address`: where other nodes reach this one."""
+
+    def __init__(
+        self,
+        databases: Sequence[str],
+        address: str,
+        *,
+        defaults: Settings,
+        limits: Limits,
+        poke: Callable[[str, list[Arrival]], Awaitable[None]],
+        clock: Clock | None = None,
+    ) -> None:
+        if not databases:
+            raise BadSetting("a cluster needs the URL of one database at least")
+        self.address = address
+        self.quotas = SharedQuotas()
+        self._databases = list(databases)
+        self._holder = uuid4()
+        self._control = Link(databases[0], "control")
+        self._number = 0
+        self._number_epoch = 0
+        self._defaults = defaults
+        self._limits = limits
+        self._poke = poke
+        self._clock = clock
+        self.estates: list[Estate] = []
+        self.secret = b""
+        """What the nodes of this cluster share."""
+
+    def start(self) -> None:
+        """Bring the schemas up to date, take a number, begin to own. If that fails nothing stays open."""
+        try:
+            self._prepare()
+            self.secret = migrate.secret_of(self._control, os.urandom(_SECRET_BYTES))
+            self._number, self._number_epoch = nodes.take_node(self._control, self._holder)
+            plan = Plan(
+                Seat(self._number, self.address),
+                self._defaults,
+                self._limits,
+                self.quotas,
+                SharedIds(self._number),
+                self._clock,
+            )
+            for number, url in enumerate(self._databases):
+                estate = Estate(url, f"shard{number}", plan, self._poke)
+                estate.start()
+                self.estates.append(estate)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give back what is owned, so that others take over at once."""
+        estates, self.estates = self.estates, []
+        for estate in estates:
+            estate.close()
+        if self._number:
+            try:
+                nodes.drop_node(self._control, self._holder, self._number, self._number_epoch)
+            except ShardDown as problem:
+                LOGGER.warning("the node number %d could not be given back: %s", self._number, problem)
+        self._control.close()
+
+    def home(self, vshard: int) -> Home:
+        for estate in self.estates:
+            owner = estate.owners.get(vshard)
+            if owner is not None:
+                return Home(estate, vshard, owner.address, owner.address == self.address)
+        raise ShardDown(f"virtual shard {vshard} is at none of the servers that can be reached")
+
+    def near(self, number: int, vshard: int) -> int:
+        """A virtual shard on the same server as another: the first from a number on, which is the same for all nodes."""
+        here = sorted(self.home(vshard).estate.owners)
+        place = bisect_left(here, number)
+        return here[place % len(here)]
+
+    def _prepare(self) -> None:
+        """The first server says which cluster this is; the others have to agree."""
+        cluster: UUID | None = None
+        for number, url in enumerate(self._databases):
+            link = self._control if number == 0 else Link(url, f"shard{number}:setup")
+            try:
+                migrate.migrate(link)
+                cluster = cluster or migrate.cluster_of(link) or uuid4()
+                migrate.assign(link, number, len(self._databases), cluster)
+            finally:
+                if number:
+                    link.close()

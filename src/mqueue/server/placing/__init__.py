@@ -1,0 +1,1 @@
+"""Where in a cluster a request is answered."""

@@ -1,0 +1,96 @@
+"""What a request is about: topics, a lease, a message, a transaction, or none of these. Read from its path, its query
+and, where these do not tell, from its body; what is wrong with those is for the handler to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from mqueue.server.http.call import Call
+from mqueue.server.http.routes import Route
+
+Kind = Literal["publish", "topic", "topics", "lease", "message", "transaction", "listing", "node"]
+
+
+class About(Struct, frozen=True):
+    kind: Kind
+    topics: tuple[str, ...] = ()
+    name: str = ""
+    """A token, an id, a transaction."""
+    namespace: str = ""
+    """Where it is not that of the call."""
+
+
+class _Named(Struct):
+    topic: str = ""
+    namespace: str = ""
+
+
+class _Body(Struct):
+    messages: list[_Named] = []
+    topics: list[str] = []
+    topic: str = ""
+    namespace: str = ""
+
+
+_BODY = msgspec.json.Decoder(_Body)
+_LIST = msgspec.json.Decoder(list[_Named] | _Named)
+_LISTINGS = {"/v1/topics", "/topics", "/v1/namespaces", "/v1/stats"}
+
+
+def about(call: Call, route: Route) -> About:
+    path = route.path
+    if path in _LISTINGS:
+        return About("listing")
+    if "{token}" in path:
+        return About("lease", name=call.names["token"])
+    if "{id}" in path:
+        return About("message", name=call.names["id"])
+    if "{transaction}" in path:
+        return About("transaction", _one(call.query.get("topic", "")), call.names["transaction"])
+    if "{topic}" in path:
+        return About("publish" if route.verb == "publish" else "topic", (call.topic,))
+    if path == "/v1/messages":
+        return About("publish", _distinct(message.topic for message in _body(call).messages))
+    if path == "/v1/receive":
+        return About("topics", _distinct(_body(call).topics))
+    if route.place == "inside":
+        return _seed(call, route)
+    return About("node")
+
+
+def _seed(call: Call, route: Route) -> About:
+    """The routes that name namespace and topic in the query or the body."""
+    if route.method == "GET":
+        return About("topic", _one(call.query.get("topic", "")), namespace=call.query.get("namespace", ""))
+    named = _list(call)
+    kind: Kind = "publish" if route.verb == "publish" else "topic"
+    spaces = _distinct(one.namespace for one in named)
+    return About(kind, _distinct(one.topic for one in named), namespace=spaces[0] if len(spaces) == 1 else "")
+
+
+def _body(call: Call) -> _Body:
+    try:
+        return _BODY.decode(call.body or b"{}")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _Body()
+
+
+def _list(call: Call) -> list[_Named]:
+    try:
+        found = _LIST.decode(call.body or b"{}")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return []
+    return found if isinstance(found, list) else [found]
+
+
+def _one(topic: str) -> tuple[str, ...]:
+    return (topic,) if topic else ()
+
+
+def _distinct(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in names if name))

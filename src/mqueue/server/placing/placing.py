@@ -1,0 +1,303 @@
+"""Answers the requests of a cluster: each where what it is about is delivered from, here or at another node.
+
+Publishing happens here, whoever owns the topic, unless the topic has a rule that only its owner can check. What is
+delivered here is answered in the loop of its estate; the rest is forwarded as it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar, cast
+
+from msgspec.structs import replace
+
+from mqueue.broker.aio import AsyncBroker
+from mqueue.broker.engine import Engine
+from mqueue.broker.loop import LoopBroker
+from mqueue.broker.remote import Wanted
+from mqueue.broker.twin import twin_of
+from mqueue.cluster.estate import Estate, vshard_of
+from mqueue.cluster.node import Home, Node
+from mqueue.log.postgres import catalog, frames
+from mqueue.model.errors import Refused, Unavailable
+from mqueue.policy.routing import virtual_shard
+from mqueue.server.http.answer import Answer, Streamed, as_json
+from mqueue.server.http.call import Call
+from mqueue.server.http.routes import Route
+from mqueue.server.http.service import Receive, Send, Service
+from mqueue.server.http.sockets import talk
+from mqueue.server.http.v1.paging import page
+from mqueue.server.placing import listings, several
+from mqueue.server.placing.homes import About, about
+from mqueue.wire.json_manage import NamespaceOut, NamespacesOut, StatsOut
+
+T = TypeVar("T")
+
+_DIGITS_MAX = 19
+_PATIENCE_SECONDS = 10.0
+"""How long a request waits for somebody to own what it is about."""
+_LOOK_SECONDS = 0.1
+
+
+class Forwards(Protocol):
+    async def forward(self, call: Call, route: Route, address: str) -> Answer | Streamed: ...
+
+    async def talk(self, call: Call, address: str, receive: Receive, send: Send) -> None: ...
+
+
+class _Names:
+    """Stands where a broker is that is only asked for the names of its topics."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+
+    async def topics(self) -> list[str]:
+        return self._names
+
+
+class Placing:
+    """`inside` makes the service that handlers in the loop of an estate get."""
+
+    def __init__(self, node: Node, forwards: Forwards, inside: Callable[[Estate], Service]) -> None:
+        self._node = node
+        self._forwards = forwards
+        self._inside = inside
+        self._services: dict[str, Service] = {}
+        self._turn = 0
+
+    async def answer(self, call: Call, route: Route) -> Answer | Streamed:
+        subject = about(call, route)
+        if subject.namespace:
+            call = replace(call, namespace=subject.namespace)
+        if subject.kind == "node":
+            return await route.handler(call)
+        if subject.kind == "publish":
+            return await self._publish(call, route, subject)
+        if subject.kind == "topics":
+            return await self._topics(call, route, subject)
+        if subject.kind == "listing":
+            return await self._listing(call, route)
+        return await self._at_owner(call, route, await self._vshard(call, subject))
+
+    # Where
+
+    async def _vshard(self, call: Call, subject: About) -> int:
+        if subject.kind == "lease":
+            return max(0, vshard_of(subject.name))
+        if subject.kind == "message":
+            return await self._vshard_of_message(subject.name)
+        if subject.kind == "transaction":
+            return await self._vshard_of_transaction(call, subject)
+        return virtual_shard(call.namespace, subject.topics[0] if subject.topics else "")
+
+    async def _vshard_of_message(self, id: str) -> int:
+        if id.isascii() and id.isdecimal() and len(id) <= _DIGITS_MAX:
+            for found in await self._ask_all(lambda estate: frames.find(estate.reader, int(id))):
+                if found is not None:
+                    return found[3]
+        return 0  # whoever looks there finds nothing, and says so
+
+    async def _vshard_of_transaction(self, call: Call, subject: About) -> int:
+        """Where it was begun; else on the server of its topic, so that it can be published there by one commit."""
+        name = subject.name
+        asked = await self._ask_all(lambda estate: catalog.transaction_home(estate.reader, call.namespace, name))
+        known = next((found for found in asked if found is not None), None)
+        if known is not None or not subject.topics:
+            return known or 0
+        return self._node.near(virtual_shard(call.namespace, name), virtual_shard(call.namespace, subject.topics[0]))
+
+    async def _ask_all(self, ask: Callable[[Estate], T]) -> list[T]:
+        """Something of every server, asked at once."""
+        return await asyncio.gather(*(asyncio.to_thread(ask, estate) for estate in self._node.estates))
+
+    # How
+
+    async def _at_owner(self, call: Call, route: Route, vshard: int) -> Answer | Streamed:
+        """At whoever delivers from a virtual shard; if that is nobody just now, somebody soon will."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _PATIENCE_SECONDS
+        while True:
+            home = self._node.home(vshard)
+            try:
+                if home.here:
+                    return await self._here(call, route, home)
+                if home.address:
+                    return await self._forwards.forward(call, route, home.address)
+            except Unavailable as problem:
+                if problem.code != "not_owner" or loop.time() >= until:
+                    raise
+            if loop.time() >= until:
+                raise Unavailable(f"nobody delivers from virtual shard {vshard} now", code="not_owner")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _here(self, call: Call, route: Route, home: Home) -> Answer | Streamed:
+        async def engine() -> Engine:
+            holding = await home.estate.holding(home.vshard)
+            await home.estate.refresh(holding)
+            return holding.engine
+
+        return await self._run(call, route, home.estate, engine)
+
+    async def _publish(self, call: Call, route: Route, subject: About) -> Answer | Streamed:
+        topics = subject.topics or ("",)
+        homes = [self._node.home(virtual_shard(call.namespace, topic)) for topic in topics]
+        estate = homes[0].estate
+        if any(home.estate is not estate for home in homes):
+            raise Refused(
+                f"{len(topics)} topics that live on several servers cannot be published to in one call",
+                code="elsewhere",
+            )
+        owned = {
+            home.vshard
+            for home, needs in zip(homes, await estate.run(_need_owners(estate, call.namespace, topics)), strict=True)
+            if needs
+        }
+        if len(owned) > 1:
+            raise Refused(
+                f"{len(owned)} of {len(topics)} topics have a limit that only their owners can check, each of them"
+                " another one: they cannot be published to in one call",
+                code="elsewhere",
+            )
+        if owned:
+            return await self._at_owner(call, route, owned.pop())
+
+        async def engine() -> Engine:
+            return estate.mouth.engine
+
+        try:
+            return await self._run(call, route, estate, engine)
+        except Unavailable as problem:
+            if problem.code != "topic_gone":
+                raise
+            return await self._run(call, route, estate, engine)  # it is made anew
+
+    async def _run(
+        self, call: Call, route: Route, estate: Estate, engine: Callable[[], Coroutine[Any, Any, Engine]]
+    ) -> Answer | Streamed:
+        """A handler in the loop of an estate, on one of its engines."""
+        service = await self._service(estate)
+        gone = asyncio.Event()
+
+        async def work() -> Answer | Streamed:
+            view: AsyncBroker = twin_of(LoopBroker._over(await engine(), call.namespace, ""))
+            inside = replace(call, service=service, gone=gone, home=view)
+            return await route.handler(inside)
+
+        watch = asyncio.ensure_future(_pass_on(call.gone, gone, estate)) if call.gone is not None else None
+        try:
+            answer = await estate.run(work())
+        finally:
+            if watch is not None:
+                watch.cancel()
+        return _bridged(answer, estate)
+
+    async def _service(self, estate: Estate) -> Service:
+        service = self._services.get(estate.name)
+        if service is None:
+            service = self._services[estate.name] = await estate.run(_made(lambda: self._inside(estate)))
+        return service
+
+    async def _topics(self, call: Call, route: Route, subject: About) -> Answer | Streamed:
+        """From several topics."""
+        vshards = {virtual_shard(call.namespace, topic) for topic in subject.topics}
+        if len(vshards) < 2:
+            return await self._at_owner(call, route, vshards.pop() if vshards else 0)
+
+        async def ask(one: Call, topic: str) -> Answer | Streamed:
+            return await self._at_owner(one, route, virtual_shard(call.namespace, topic))
+
+        self._turn += 1
+        return await several.receive(call, ask, self._turn)
+
+    async def _listing(self, call: Call, route: Route) -> Answer | Streamed:
+        if route.path in ("/v1/topics", "/topics"):
+            found = await self._ask_all(lambda estate: listings.topics(estate, call.namespace))
+            names = sorted({name for names in found for name in names})
+            return await route.handler(replace(call, home=cast(AsyncBroker, _Names(names))))
+        if route.path == "/v1/namespaces":
+            spaces: Counter[str] = Counter()
+            for counted in await self._ask_all(listings.namespaces):
+                spaces.update(counted)
+            names, more = page(call, spaces)
+            return as_json(NamespacesOut([NamespaceOut(name, spaces[name]) for name in names], more))
+        named = "namespace" in call.query or "x-mqueue-namespace" in call.headers
+        call.demand("read", call.namespace if named else "*")
+        numbers: Counter[str] = Counter()
+        for estate in self._node.estates:
+            numbers.update(await estate.run(listings.totals(estate, call.namespace if named else None)))
+        return as_json(StatsOut(**numbers))
+
+    async def talk(self, call: Call, wanted: Wanted, receive: Receive, send: Send) -> None:
+        home = self._node.home(virtual_shard(call.namespace, call.topic))
+        if not home.here:
+            await self._forwards.talk(call, home.address, receive, send)
+            return
+        outside = asyncio.get_running_loop()
+        service = await self._service(home.estate)
+
+        async def work() -> None:
+            engine = (await home.estate.holding(home.vshard)).engine
+            view: AsyncBroker = twin_of(LoopBroker._over(engine, call.namespace, ""))
+            inside = replace(call, service=service, home=view)
+            await talk(inside, wanted, lambda: _over(outside, receive()), lambda said: _over(outside, send(said)))
+
+        await home.estate.run(work())
+
+
+async def _need_owners(estate: Estate, namespace: str, topics: tuple[str, ...]) -> list[bool]:
+    """Which topics have a rule that only their owners can check; new ones are made with the defaults."""
+    store = estate.mouth.store
+    found = (store.find_topic(namespace, topic) for topic in topics)
+    settings = (store.defaults if topic is None else topic.settings for topic in found)
+    return [each.max_depth is not None or each.dedup == "until_acked" for each in settings]
+
+
+async def _over(loop: asyncio.AbstractEventLoop, work: Awaitable[T]) -> T:
+    """Something that is done in another loop."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(work), loop))
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
+
+
+async def _made(make: Callable[[], T]) -> T:
+    return make()
+
+
+async def _pass_on(outside: asyncio.Event, inside: asyncio.Event, estate: Estate) -> None:
+    """That the caller has left is told in the other loop."""
+    await outside.wait()
+    estate.loop.call_soon_threadsafe(inside.set)
+
+
+def _bridged(answer: Answer | Streamed, estate: Estate) -> Answer | Streamed:
+    """An answer whose further work is done in the loop of its estate."""
+    if isinstance(answer, Streamed):
+        return replace(answer, pieces=_pieces(answer.pieces, estate))
+    if answer.give_back is None:
+        return answer
+    give_back = answer.give_back
+
+    async def elsewhere() -> None:
+        await estate.run(give_back())
+
+    return replace(answer, give_back=elsewhere)
+
+
+async def _pieces(pieces: AsyncGenerator[bytes, None], estate: Estate) -> AsyncGenerator[bytes, None]:
+    try:
+        while (piece := await estate.run(_next(pieces))) is not None:
+            yield piece
+    finally:
+        await estate.run(_closed(pieces))
+
+
+async def _next(pieces: AsyncGenerator[bytes, None]) -> bytes | None:
+    return await anext(pieces, None)
+
+
+async def _closed(pieces: AsyncGenerator[bytes, None]) -> None:
+    await pieces.aclose()
