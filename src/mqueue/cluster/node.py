@@ -138,7 +138,7 @@ class Node:
         raise ShardDown(f"virtual shard {vshard} is at none of the servers that can be reached")
 
     def near(self, number: int, vshard: int) -> int:
-        """A virtual shard on the same server as another: the first from a number on, which is the same for all nodes."""
+        """A virtual shard on the same server as another: the first from a number on, the same for all nodes."""
         here = sorted(self.home(vshard).estate.owners)
         place = bisect_left(here, number)
         return here[place % len(here)]

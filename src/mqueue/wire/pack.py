@@ -149,9 +149,7 @@ def _columns(frame: Frame) -> tuple[int, pa.RecordBatch]:
         return PAYLOAD, batch
     columns, arrays = 0, []
     for name, (bit, type) in COLUMNS.items():
-        array = (
-            _number(getattr(frame, name), type) if bit & NUMBERS else _value(batch, name) if name in names else None
-        )
+        array = _number(getattr(frame, name), type) if bit & NUMBERS else _value(batch, name) if name in names else None
         if array is not None:
             columns |= bit
             arrays.append(array)

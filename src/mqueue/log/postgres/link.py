@@ -107,10 +107,10 @@ class Link:
 
     def _ready(self) -> _Connection:
         connection = self._connection or self._connect()
-        if connection.lost():  # while nothing was running: so nothing can have been done
-            self.close()
-            raise unreachable(self.server, "the connection was closed", 0)
-        return connection
+        if not connection.lost():
+            return connection
+        self.close()  # while nothing was running: so nothing can have been done
+        return self._connect()
 
     def _connect(self) -> _Connection:
         left = self._rests_until - self._monotonic()
