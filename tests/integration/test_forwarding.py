@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
+import random
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -154,7 +158,36 @@ def test_who_leaves_while_he_waits_takes_nothing_with_him(pair, clock) -> None:
             message.ack()
 
 
-def test_the_same_under_tls(clock, tmp_path: Path) -> None:
+def test_whenever_somebody_leaves_either_he_has_it_or_the_next_one_gets_it(pair) -> None:
+    """Time stands still, so a lease that nobody knows of would keep its message for ever."""
+    a, b = pair
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    place = urlsplit(a.url)
+    body = b'{"wait": "60s"}'
+    head = b"POST /v1/topics/t/receive HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(body)
+    ask, taken = Asking(b.url), 0
+    for number in range(100):
+        with socket.create_connection((place.hostname, place.port), DEADLINE_SECONDS) as left:
+            left.sendall(head + body)
+            threading.Event().wait(chance.random() / 200)
+            published = Background(lambda number=number: ask.publish("t", str(number)))
+            threading.Event().wait(chance.random() / 250)
+            left.shutdown(socket.SHUT_WR)  # that is leaving; but what was on its way still comes
+            answered = b"".join(iter(partial(left.recv, 65536), b""))
+        published.result()
+        if answered:
+            taken += 1
+            got = json.loads(answered.partition(b"\r\n\r\n")[2])
+        else:
+            got = ask("POST", "/v1/topics/t/receive", {"wait": "60s"}).json
+        assert [message["payload"] for message in got["messages"]] == [str(number)]
+        assert ask("POST", f"/v1/leases/{got['lease']}/ack").json["settled"] == 1
+    print(f"{taken} of 100 had it")
+
+
+def test_who_leaves_under_tls_takes_nothing_with_him(clock, tmp_path: Path) -> None:
     clock.advance(f"{int(time.time() * 1000) - clock.now()}ms")  # a certificate has its time
     write_pair(SERVER, tmp_path)
     tls = Tls(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))

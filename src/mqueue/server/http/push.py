@@ -132,6 +132,12 @@ async def unless_over(
     finally:
         for one in (task, *ends):
             one.cancel()
-        await asyncio.gather(task, *ends, return_exceptions=True)
-        if undo is not None and not returned and not task.cancelled() and task.exception() is None:
-            await asyncio.shield(undo(task.result()))
+        try:
+            await asyncio.gather(task, *ends, return_exceptions=True)
+        except asyncio.CancelledError:  # the caller left just now, and nobody takes what was to be returned
+            returned = False
+            raise
+        finally:
+            gave = task.done() and not task.cancelled() and task.exception() is None
+            if undo is not None and gave and not returned:
+                await asyncio.shield(undo(task.result()))
