@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from mqueue.broker.engine import Engine
-from mqueue.cluster import survey
+from mqueue.cluster import survey, upkeep
 from mqueue.cluster.catalog import ShardCatalog
 from mqueue.cluster.committer import Committer
 from mqueue.cluster.holding import Holding
@@ -34,6 +34,7 @@ from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.cache import Cache
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.log import PostgresLog
+from mqueue.log.postgres.problems import Fenced, NoTopic
 from mqueue.model.clock import Clock
 from mqueue.model.errors import Error, Refused, Unavailable
 from mqueue.model.ident import EPOCH_MS, IdSource
@@ -57,6 +58,8 @@ _NEWS_MS = 15_000
 """What was appended within this time is looked for again: commits are seen in another order than their ids are."""
 _CACHE_BYTES = 256 << 20
 _TAIL_FRAMES = 1_000
+_TIDY_MS = 600_000
+"""So often days are made and dropped."""
 
 
 class Seat(Struct, frozen=True):
@@ -103,7 +106,7 @@ class Estate:
         """Why the server cannot be used now."""
         self._plan = plan
         self._poke = poke
-        self._owner = uuid4()
+        self.owner = uuid4()
         self._manual = plan.clock
         self._shard_clock = ShardClock()
         self.clock: Clock = plan.clock or self._shard_clock
@@ -120,6 +123,8 @@ class Estate:
         self._errands = ThreadPoolExecutor(2, thread_name_prefix=f"mqueue-{name}")
         self._beaten_at = 0.0
         self._closing = False
+        self._keeping: asyncio.Future[None] | None = None
+        self._tidy_at = 0
         self._others = False
         """Whether other nodes are there."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -163,7 +168,7 @@ class Estate:
     # In the loop
 
     async def _begin(self) -> None:
-        self._committer = Committer(self._commits, self._owner, self.stamp, self._were_lost)
+        self._committer = Committer(self._commits, self.owner, self.stamp, self._were_lost)
         self.mouth = self._make_mouth()
         await self._look()
         self._tasks = [
@@ -181,7 +186,7 @@ class Estate:
         self._committer.close()
         self.mouth.close()
         try:
-            await self._errand(owning.leave_session, self._scout, self._owner)
+            await self._errand(owning.leave_session, self._scout, self.owner)
         except Error as problem:
             LOGGER.warning("%s: the session could not be ended: %s", self.name, problem)
 
@@ -209,7 +214,7 @@ class Estate:
     async def _look(self) -> None:
         """Renew the session, see who owns what, take what should be ours, learn what others have done."""
         found = await self._errand(
-            survey.look, self._scout, self._owner, self._plan.seat.node, self._plan.seat.address, self._since()
+            survey.look, self._scout, self.owner, self._plan.seat.node, self._plan.seat.address, self._since()
         )
         if not found.alive:
             self._doubt("the session has ended")
@@ -219,7 +224,7 @@ class Estate:
             raise Unavailable("the clock of the shard cannot be read: it takes too long", code="shard_slow")
         self.owners = found.owners
         self._others = len(found.sessions) > 1
-        for vshard in [vshard for vshard in self._mine if found.owners[vshard].owner != self._owner]:
+        for vshard in [vshard for vshard in self._mine if found.owners[vshard].owner != self.owner]:
             self._forget(vshard, "another node owns it now")
         await self._settle_shares(found)
         await self._follow(found.news)
@@ -245,18 +250,18 @@ class Estate:
             vshard for vshard, owner in found.owners.items() if owner.owner is None or self._is_stray(vshard, owner)
         ]
         sessions = sorted(found.sessions)
-        rank = sessions.index(self._owner) if self._owner in sessions else 0
+        rank = sessions.index(self.owner) if self.owner in sessions else 0
         wanted = share(list(self._mine), free, len(found.owners), len(sessions), rank)
         if wanted.give:
             for vshard in wanted.give:
                 self._forget(vshard, "it goes to another node")
-            await self._errand(owning.disown, self._scout, self._owner, wanted.give)
+            await self._errand(owning.disown, self._scout, self.owner, wanted.give)
         if wanted.take:
-            taken = await self._errand(owning.own, self._scout, self._owner, wanted.take)
+            taken = await self._errand(owning.own, self._scout, self.owner, wanted.take)
             for vshard, epoch in taken.items():
                 self._mine[vshard] = epoch
                 before = found.owners[vshard]
-                self.owners[vshard] = Owner(before.map_epoch, epoch, self._plan.seat.address, self._owner)
+                self.owners[vshard] = Owner(before.map_epoch, epoch, self._plan.seat.address, self.owner)
             topics = await self._errand(survey.topics, self.reader, list(taken))
             for vshard, rows in topics.items():
                 if rows:
@@ -264,7 +269,7 @@ class Estate:
 
     def _is_stray(self, vshard: int, owner: Owner) -> bool:
         """Whether it is ours, and we do not know it: a commit failed, and so did owning it again."""
-        return owner.owner == self._owner and vshard not in self._mine
+        return owner.owner == self.owner and vshard not in self._mine
 
     async def _try_load(self, vshard: int) -> None:
         try:
@@ -316,6 +321,35 @@ class Estate:
             await asyncio.sleep(_TICK_SECONDS)
             for holding in list(self.holdings.values()):
                 self._tick_one(holding)
+                if not self._keeping and upkeep.due(holding, self.clock.now()):
+                    self._keeping = asyncio.ensure_future(self._keep(holding))
+                    self._keeping.add_done_callback(self._kept)
+            if self.clock.now() >= self._tidy_at:
+                await self._tidy()
+
+    async def _keep(self, holding: Holding) -> None:
+        """Take a checkpoint. Who has lost the virtual shard meanwhile learns of it when he commits."""
+        now = self.clock.now()
+        point = upkeep.take(holding, now)
+        holding.point_at = now  # also if it fails: not at once again
+        try:
+            await self._errand(upkeep.keep, self.reader, self.owner, point)
+        except (Error, Fenced, NoTopic) as problem:
+            LOGGER.warning("%s: no checkpoint of virtual shard %d: %s", self.name, holding.vshard, problem)
+        else:
+            upkeep.kept(holding, point)
+
+    def _kept(self, done: asyncio.Future[None]) -> None:
+        self._keeping = None
+        if not done.cancelled() and done.exception() is not None:
+            LOGGER.error("%s: a checkpoint failed", self.name, exc_info=done.exception())
+
+    async def _tidy(self) -> None:
+        self._tidy_at = self.clock.now() + _TIDY_MS
+        try:
+            await self._errand(upkeep.tidy, self.reader, self.clock.now())
+        except Error as problem:
+            LOGGER.warning("%s: old days could not be dropped: %s", self.name, problem)
 
     def _tick_one(self, holding: Holding) -> None:
         try:
@@ -346,6 +380,7 @@ class Estate:
         log = PostgresLog(self.reader, vshard, self._cache)
         holding = Holding(vshard, epoch, log, self._committer.ask, self._epoch_of, self.arrived)
         state = await self._errand(recover, log)
+        holding.point_seq, holding.point_at = log.point_seq, self.clock.now()
         if self._mine.get(vshard) != epoch:
             raise Unavailable(f"virtual shard {vshard} went to another node", code="not_owner")
         log.started(state)
@@ -399,7 +434,7 @@ class Estate:
 
     async def _own_again(self, vshards: list[int]) -> None:
         try:
-            taken = await self._errand(owning.own, self._scout, self._owner, vshards)
+            taken = await self._errand(owning.own, self._scout, self.owner, vshards)
         except Error as problem:
             LOGGER.warning("%s: %s", self.name, problem)
             return
@@ -412,8 +447,8 @@ class Estate:
         LOGGER.warning("%s: %s: everything owned there is forgotten", self.name, why)
         for vshard in list(self._mine):
             self._forget(vshard, why)
-        self._owner = uuid4()
-        self._committer.owner = self._owner
+        self.owner = uuid4()
+        self._committer.owner = self.owner
         self._beaten_at = time.monotonic()
 
     # Publishing

@@ -84,6 +84,8 @@ class Holding:
         self.gate = ShardGate(log, self.wait)
         self.lost: Error | None = None
         """Why it is not ours any more."""
+        self.point_seq, self.point_at = 0, 0
+        """The row of the journal that the last checkpoint comes after, and when it was taken."""
         self._ask = ask
         self._tickets: list[tuple[int, asyncio.Future[None]]] = []
 

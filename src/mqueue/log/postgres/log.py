@@ -77,14 +77,16 @@ class PostgresLog:
         """What it has published, or published again."""
         self.seq = 0
         """Of the last row of the journal that was handed out to be written."""
+        self.point_seq = 0
+        """The row that the checkpoint came after which this was loaded from."""
         self._link = link
         self._cache = cache
         self._tapes: dict[tuple[int, int], Tape] = {}
         self._stock: Stock | None = None
         self.trimmed: set[tuple[int, int]] = set()
         """Partitions whose floor is higher than the shard knows."""
-        self.dropped: list[int] = []
-        """Topics that the shard has to forget."""
+        self._kept: dict[int, set[tuple[int, int]]] = {}
+        """(partition, base) of what the shard keeps below the floors of a topic."""
 
     # Handing in
 
@@ -162,7 +164,7 @@ class PostgresLog:
 
     def arrive(self, arrival: Arrival, at: int) -> list[Stretch]:
         """A frame is known from now on, and counts as appended at `at`; what is in it, for the heart."""
-        tape = self._tape(arrival.topic, arrival.partition)
+        tape = self.tape(arrival.topic, arrival.partition)
         tape.add(Place(arrival.base, arrival.count, arrival.id, at, arrival.size, arrival.base))
         if at != arrival.at:
             self.batch.late.append((arrival.topic, arrival.partition, arrival.base, arrival.count, at))
@@ -267,7 +269,7 @@ class PostgresLog:
         bases = sorted({base for place in places for base in (place.origin, place.base)})
         return shelf.bodies(self._link, topic, partition, bases)
 
-    def _tape(self, topic: int, partition: int) -> Tape:
+    def tape(self, topic: int, partition: int) -> Tape:
         tape = self._tapes.get((topic, partition))
         if tape is None:
             tape = self._tapes[topic, partition] = Tape()
@@ -279,7 +281,9 @@ class PostgresLog:
         """The last checkpoint; what lies in the shard is taken stock of."""
         stock = self._stock = take_stock(self._link, self.vshard)
         self._tapes = stock.tapes
+        self._kept = stock.kept
         self.seq = stock.seq
+        self.point_seq = stock.point_seq
         return Checkpoint(tuple(stock.points.values())) if stock.points else None
 
     def stretches(self, topic: int, partition: int) -> Table:
@@ -313,12 +317,25 @@ class PostgresLog:
 
     def trim(self, topic: int, floors: tuple[int, ...], kept: Sequence[Marks]) -> None:
         for partition, (floor, marks) in enumerate(zip(floors, kept, strict=True)):
-            tape = self._tape(topic, partition)
+            tape = self.tape(topic, partition)
             tape.trim(floor, marks)
             self.trimmed.add((topic, partition))
 
+    def kept_places(self, topic: int) -> set[tuple[int, int]]:
+        """(partition, base) of what the shard keeps below the floors of a topic."""
+        return self._kept.get(topic, set())
+
+    def learned(self, topic: int, floors: tuple[int, ...], kept: list[tuple[int, int]]) -> None:
+        """The shard knows these floors, and keeps this below them."""
+        self._kept[topic] = set(kept)
+        for partition, floor in enumerate(floors):
+            tape = self._tapes.get((topic, partition))
+            if tape is None or tape.floor == floor:
+                self.trimmed.discard((topic, partition))
+
     def drop(self, topic: int) -> None:
-        self.dropped.append(topic)
+        self._kept.pop(topic, None)
+        self.trimmed = {place for place in self.trimmed if place[0] != topic}
         for place in [place for place in self._tapes if place[0] == topic]:
             del self._tapes[place]
 

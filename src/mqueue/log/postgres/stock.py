@@ -41,9 +41,12 @@ class Stock(Struct):
     points: dict[int, TopicPoint]
     events: dict[int, list[Event]]
     """Since the checkpoint, by topic."""
+    point_seq: int
     seq: int
     tapes: dict[tuple[int, int], Tape]
     heads: dict[tuple[int, int], list[bytes]]
+    kept: dict[int, set[tuple[int, int]]]
+    """(partition, base) of what is kept below the floors of a topic."""
 
     def stretches(self, topic: int, partition: int, read: Read) -> Table:
         tape, heads = self.tapes.get((topic, partition)), self.heads.get((topic, partition), ())
@@ -89,6 +92,7 @@ def take_stock(link: Link, vshard: int) -> Stock:
     rows = {row.id: row for row in map(catalog.known_as, catalog.topics_of(link, [vshard]))}
     point = journal.last_point(link, vshard)
     seq, saved = (0, []) if point is None else (point[0], msgspec.msgpack.decode(point[1], type=list[bytes]))
+    point_seq = seq
     topics = {topic.id: topic for topic in map(points.decode, saved)}
     events: dict[int, list[Event]] = {}
     while found := journal.entries(link, vshard, seq, _ENTRIES_AT_ONCE):
@@ -97,7 +101,7 @@ def take_stock(link: Link, vshard: int) -> Stock:
             seq = number
             for event in as_bytes.decode(body):
                 events.setdefault(event.topic, []).append(event)
-    stock = Stock(rows, topics, events, seq, {}, {})
+    stock = Stock(rows, topics, events, point_seq, seq, {}, {}, {})
     for topic in {*rows, *topics}:
         _take_stock_of(link, topic, stock)
     return stock
@@ -106,7 +110,9 @@ def take_stock(link: Link, vshard: int) -> Stock:
 def _take_stock_of(link: Link, topic: int, stock: Stock) -> None:
     """The frames of a topic, those that are kept below a floor too."""
     late = {(partition, base): at for _, partition, base, _, at in journal.lates(link, [topic])}
-    for row in sorted((*shelf.kept_heads(link, topic), *shelf.heads(link, topic)), key=itemgetter(0, 1)):
+    kept = shelf.kept_heads(link, topic)
+    stock.kept[topic] = {(row[0], row[1]) for row in kept}
+    for row in sorted((*kept, *shelf.heads(link, topic)), key=itemgetter(0, 1)):
         partition, base, count, id, at, size, head = row
         tape = stock.tapes.setdefault((topic, partition), Tape())
         tape.add(Place(base, count, id, late.get((partition, base), at), size, base))

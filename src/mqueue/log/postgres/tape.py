@@ -80,6 +80,10 @@ class Tape:
         index = bisect_left(self.at, at)
         return self.bases[index] if index < len(self.bases) else self.next
 
+    def bases_below(self, floor: int) -> list[int]:
+        """Where what is kept below a floor begins."""
+        return list(self.bases[: bisect_left(self.bases, floor)])
+
     def weights(self) -> Iterator[tuple[int, int, int]]:
         """(stop, time, bytes) of each, oldest first."""
         for base, count, at, size in zip(self.bases, self.counts, self.at, self.sizes, strict=True):
