@@ -14,8 +14,9 @@ from mqueue.broker.aio import AsyncBroker
 from mqueue.broker.loop import LoopBroker
 from mqueue.broker.twin import twin_of
 from mqueue.cluster import upkeep
-from mqueue.cluster.estate import Estate, Plan, Seat
+from mqueue.cluster.estate import Estate
 from mqueue.cluster.holding import Holding
+from mqueue.cluster.plan import Plan, Seat
 from mqueue.log.postgres import migrate
 from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.link import Link

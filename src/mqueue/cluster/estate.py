@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import msgspec
-from msgspec import Struct
 
 from mqueue.broker.engine import Engine
 from mqueue.cluster import survey, upkeep
@@ -26,21 +25,20 @@ from mqueue.cluster.catalog import ShardCatalog
 from mqueue.cluster.committer import Committer
 from mqueue.cluster.holding import Holding
 from mqueue.cluster.mouth import Mouth
+from mqueue.cluster.plan import Plan
 from mqueue.cluster.survey import SESSION_MS, Owner, Survey
 from mqueue.cluster.time import ShardClock
+from mqueue.cluster.tokens import token_epoch
 from mqueue.heart.heart import Heart
 from mqueue.log.postgres import catalog, frames, owning
 from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.cache import Cache
-from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.link import Link, SharedLink
 from mqueue.log.postgres.log import PostgresLog
 from mqueue.log.postgres.problems import Fenced, NoTopic
 from mqueue.model.clock import Clock
 from mqueue.model.errors import Error, Refused, Unavailable
-from mqueue.model.ident import EPOCH_MS, IdSource
-from mqueue.model.limits import Limits
-from mqueue.model.settings import Settings
-from mqueue.policy.quota import Quotas
+from mqueue.model.ident import EPOCH_MS
 from mqueue.policy.retry import JITTER_MAX
 from mqueue.policy.routing import virtual_shard
 from mqueue.policy.spread import share
@@ -60,38 +58,6 @@ _CACHE_BYTES = 256 << 20
 _TAIL_FRAMES = 1_000
 _TIDY_MS = 600_000
 """So often days are made and dropped."""
-
-
-class Seat(Struct, frozen=True):
-    """A node as others see it."""
-
-    node: int
-    address: str
-    """Where other nodes reach it."""
-
-
-class Plan(Struct, frozen=True):
-    """What a node goes by, at every server."""
-
-    seat: Seat
-    defaults: Settings
-    limits: Limits
-    quotas: Quotas
-    ids: IdSource
-    clock: Clock | None = None
-    """For tests: the time, instead of PostgreSQL's."""
-
-
-class SharedLink(Link):
-    """One that several threads may use, one at a time."""
-
-    def __init__(self, dsn: str, name: str) -> None:
-        super().__init__(dsn, name)
-        self._turn = threading.Lock()
-
-    def call(self, sql: Any, params: Any = ()) -> list[tuple[Any, ...]]:
-        with self._turn:
-            return super().call(sql, params)
 
 
 class Estate:
@@ -514,19 +480,6 @@ class Estate:
             with holding.gate.inside:
                 for row in catalog.rows_of(self.reader, sorted(unknown)):
                     holding.store.learn(catalog.known_as(row))
-
-
-def token_epoch(vshard: int, epoch: int) -> int:
-    """What the tokens of a virtual shard begin with: they tell it, and later ones are greater."""
-    return (epoch & 0x3FFFFF) << 10 | vshard
-
-
-def vshard_of(token: str) -> int:
-    """The virtual shard that gave out a token; -1 if that is no token."""
-    try:
-        return int(token[:8], 16) & 0x3FF
-    except ValueError:
-        return -1
 
 
 def _jitter(chance: random.Random) -> Callable[[], float]:

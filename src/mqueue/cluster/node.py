@@ -14,7 +14,8 @@ from uuid import UUID, uuid4
 
 from msgspec import Struct
 
-from mqueue.cluster.estate import Estate, Plan, Seat
+from mqueue.cluster.estate import Estate
+from mqueue.cluster.plan import Plan, Seat
 from mqueue.log.postgres import migrate, nodes
 from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.link import Link

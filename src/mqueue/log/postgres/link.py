@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 import re
 import select
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, LiteralString, TypeVar
@@ -192,6 +193,18 @@ class Link:
     def _clean(self, why: str) -> str:
         password = str(self._given.get("password") or "")
         return why.replace(password, "***") if password else why
+
+
+class SharedLink(Link):
+    """One that several threads may use, one at a time."""
+
+    def __init__(self, dsn: str, name: str) -> None:
+        super().__init__(dsn, name)
+        self._turn = threading.Lock()
+
+    def call(self, sql: LiteralString, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._turn:
+            return super().call(sql, params)
 
 
 class _Connection(psycopg.Connection[tuple[Any, ...]]):

@@ -18,8 +18,9 @@ from mqueue.broker.engine import Engine
 from mqueue.broker.loop import LoopBroker
 from mqueue.broker.remote import Wanted
 from mqueue.broker.twin import twin_of
-from mqueue.cluster.estate import Estate, vshard_of
+from mqueue.cluster.estate import Estate
 from mqueue.cluster.node import Home, Node
+from mqueue.cluster.tokens import vshard_of
 from mqueue.log.postgres import catalog, frames
 from mqueue.model.errors import Refused, Unavailable
 from mqueue.policy.routing import virtual_shard
