@@ -623,7 +623,11 @@ begin
   end if;
   -- Nobody is to wait long for this: better it is tried again. First only the day is locked, against writers.
   perform set_config('lock_timeout', '500', true);
-  execute format('lock table %s in share mode', v_day);
+  begin
+    execute format('lock table %s in share mode', v_day);
+  exception when undefined_table then  -- somebody dropped it while we waited to be let in
+    return false;
+  end;
   -- The newest frame of each partition, by one look into the index for each: a day may have millions.
   v_ends := format('with recursive k as (
       (select topic_id, part from %1$s order by 1, 2 limit 1)
@@ -670,7 +674,11 @@ begin
     return false;
   end if;
   perform set_config('lock_timeout', '500', true);
-  execute format('lock table %s in share mode', v_day);
+  begin
+    execute format('lock table %s in share mode', v_day);
+  exception when undefined_table then  -- somebody dropped it while we waited to be let in
+    return false;
+  end;
   execute format('select exists (
       select from mqueue.vshards v cross join lateral (
         select j.seq from %s j where j.vshard = v.vshard order by j.seq desc limit 1) j
