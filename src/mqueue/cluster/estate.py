@@ -26,6 +26,7 @@ from mqueue.cluster.committer import Committer
 from mqueue.cluster.holding import Holding
 from mqueue.cluster.mouth import Mouth
 from mqueue.cluster.plan import Plan
+from mqueue.cluster.problems import doubtful, reason
 from mqueue.cluster.survey import SESSION_MS, Owner, Survey
 from mqueue.cluster.time import ShardClock
 from mqueue.cluster.tokens import token_epoch
@@ -77,7 +78,7 @@ class Estate:
         self._shard_clock = ShardClock()
         self.clock: Clock = plan.clock or self._shard_clock
         self.reader = SharedLink(dsn, f"{name}:read")
-        self._scout = Link(dsn, f"{name}:scout")
+        self._scout = SharedLink(dsn, f"{name}:scout")
         self._commits = Link(dsn, f"{name}:commit")
         self._appends = Link(dsn, f"{name}:append")
         self._cache = Cache(_CACHE_BYTES)
@@ -288,16 +289,15 @@ class Estate:
             for holding in list(self.holdings.values()):
                 self._tick_one(holding)
                 if not self._keeping and upkeep.due(holding, self.clock.now()):
-                    self._keeping = asyncio.ensure_future(self._keep(holding))
+                    point = upkeep.take(holding, self.clock.now())  # at once: nothing may be handed in meanwhile
+                    self._keeping = asyncio.ensure_future(self._keep(holding, point))
                     self._keeping.add_done_callback(self._kept)
             if self.clock.now() >= self._tidy_at:
                 await self._tidy()
 
-    async def _keep(self, holding: Holding) -> None:
-        """Take a checkpoint. Who has lost the virtual shard meanwhile learns of it when he commits."""
-        now = self.clock.now()
-        point = upkeep.take(holding, now)
-        holding.point_at = now  # also if it fails: not at once again
+    async def _keep(self, holding: Holding, point: upkeep.Point) -> None:
+        """Write down a checkpoint. Who has lost the virtual shard meanwhile learns of it when he commits."""
+        holding.point_at = point.at  # also if it fails: not at once again
         try:
             await self._errand(upkeep.keep, self.reader, self.owner, point)
         except (Error, Fenced, NoTopic) as problem:
@@ -326,6 +326,10 @@ class Estate:
                 self._committer.ask(holding)
         except Error as problem:
             LOGGER.warning("%s: virtual shard %d: %s", self.name, holding.vshard, problem)
+        except Exception as problem:
+            LOGGER.exception("%s: virtual shard %d is taken over anew", self.name, holding.vshard)
+            holding.lose(reason(problem))
+            self._were_lost([holding])
 
     # Owned virtual shards
 
@@ -388,13 +392,14 @@ class Estate:
     def _lose(self, vshard: int, why: Error) -> None:
         holding = self.holdings.pop(vshard, None)
         if holding is not None:
-            holding.lose(why)
+            holding.lose(why, doubtful(why))
 
     def _were_lost(self, holdings: list[Holding]) -> None:
         """A commit failed: they are owned again before anything is done with them."""
         for holding in holdings:
             self.holdings.pop(holding.vshard, None)
             self._mine.pop(holding.vshard, None)
+        self._tasks = [task for task in self._tasks if not task.done()]
         if not self._closing:
             self._tasks.append(asyncio.ensure_future(self._own_again([holding.vshard for holding in holdings])))
 

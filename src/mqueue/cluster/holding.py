@@ -138,8 +138,8 @@ class Holding:
             point = checkpoint(self.store.state, topics, self.engine.clock.now(), frames_tell=True)
             return self.log.seq, self.log.saved(point)
 
-    def lose(self, why: Error) -> None:
-        """It is not ours any more, or nobody knows: whoever calls or waits is told."""
+    def lose(self, why: Error, told: Error | None = None) -> None:
+        """It is not ours any more, or nobody knows: whoever calls is told why; who waits for a commit, `told`."""
         if self.lost is not None:
             return
         self.lost = why
@@ -151,7 +151,7 @@ class Holding:
         tickets, self._tickets = self._tickets, []
         for _, future in tickets:
             if not future.done():
-                future.set_exception(why)
+                future.set_exception(told or why)
 
     def wait(self, batch: int) -> Awaitable[None]:
         """Something to await until a batch is durable."""

@@ -17,3 +17,8 @@ def reason(problem: BaseException) -> Error:
     if isinstance(problem, Taken):
         return Unavailable("an idempotency key is being used by another call; try again", code="key_in_use")
     return Unavailable(f"what was changed could not be written: {problem}", code="not_written", applied=None)
+
+
+def doubtful(why: Error) -> Error:
+    """The same for who waits for a commit that may be under way: nobody knows what becomes of it."""
+    return Unavailable(why.message, code=why.code, applied=None)

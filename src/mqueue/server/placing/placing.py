@@ -127,7 +127,7 @@ class Placing:
                 if home.address:
                     return await self._forwards.forward(call, route, home.address)
             except Unavailable as problem:
-                if problem.code != "not_owner" or loop.time() >= until:
+                if problem.code != "not_owner" or problem.applied is None or loop.time() >= until:
                     raise
             if loop.time() >= until:
                 raise Unavailable(f"nobody delivers from virtual shard {vshard} now", code="not_owner")
