@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -16,6 +16,7 @@ from mqueue.model.settings import Settings
 from mqueue.policy.routing import virtual_shard
 
 _FRAMES_MAX = 1 << 31
+_SWEPT_AT_ONCE = 10_000
 
 
 class ShardCatalog:
@@ -42,15 +43,28 @@ class ShardCatalog:
         return catalog.namespaces(self._link).get(namespace, 0)
 
     def claims(self, topic: int, keys: list[bytes]) -> dict[bytes, Claim]:
-        found = claims.lookup(self._link, topic, keys)
-        return {
-            key: Claim(used.made_at, used.id, used.partition, used.offset, used.priority, used.due, used.digest)
-            for key, used in found.items()
-        }
+        return {key: _claim(used) for key, used in claims.lookup(self._link, topic, keys).items()}
 
-    def forget(self, topic: int, key: bytes) -> None:
-        claims.forget(self._link, topic, [key])
+    def claims_count(self, topic: int, most: int) -> int:
+        return claims.count(self._link, topic, most)
+
+    def sweep(self, topic: int, before: int) -> None:
+        while claims.sweep(self._link, topic, before) == _SWEPT_AT_ONCE:
+            pass
+
+    def all_claims(self, topic: int) -> Iterator[tuple[bytes, Claim]]:
+        after = b""
+        while page := claims.page(self._link, topic, after, _SWEPT_AT_ONCE):
+            for after, used in page.items():
+                yield after, _claim(used)
+
+    def forget(self, topic: int, keys: list[bytes]) -> None:
+        claims.forget(self._link, topic, keys)
 
     def appended(self, topic: int, partitions: int) -> list[Arrival]:
         places = [(topic, partition, 0) for partition in range(partitions)]
         return [Arrival(*row) for row in frames.tails(self._link, places, _FRAMES_MAX, False)]
+
+
+def _claim(used: claims.Used) -> Claim:
+    return Claim(used.made_at, used.id, used.partition, used.offset, used.priority, used.due, used.digest)

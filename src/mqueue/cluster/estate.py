@@ -14,19 +14,21 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import msgspec
 
 from mqueue.broker.engine import Engine
-from mqueue.cluster import survey, upkeep
+from mqueue.cluster import survey
 from mqueue.cluster.catalog import ShardCatalog
 from mqueue.cluster.committer import Committer
 from mqueue.cluster.holding import Holding
 from mqueue.cluster.mouth import Mouth
 from mqueue.cluster.plan import Plan
-from mqueue.cluster.problems import doubtful, reason
+from mqueue.cluster.problems import doubtful
+from mqueue.cluster.rounds import Rounds
 from mqueue.cluster.survey import SESSION_MS, Owner, Survey
 from mqueue.cluster.time import ShardClock
 from mqueue.cluster.tokens import token_epoch
@@ -36,9 +38,9 @@ from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.cache import Cache
 from mqueue.log.postgres.link import Link, SharedLink
 from mqueue.log.postgres.log import PostgresLog
-from mqueue.log.postgres.problems import Fenced, NoTopic
 from mqueue.model.clock import Clock
 from mqueue.model.errors import Error, Refused, Unavailable
+from mqueue.model.events import Duplicated
 from mqueue.model.ident import EPOCH_MS
 from mqueue.policy.retry import JITTER_MAX
 from mqueue.policy.routing import virtual_shard
@@ -52,13 +54,10 @@ LOGGER = logging.getLogger("mqueue.cluster")
 T = TypeVar("T")
 
 BEAT_SECONDS = 1.0
-_TICK_SECONDS = 0.1
 _NEWS_MS = 15_000
 """What was appended within this time is looked for again: commits are seen in another order than their ids are."""
 _CACHE_BYTES = 256 << 20
 _TAIL_FRAMES = 1_000
-_TIDY_MS = 600_000
-"""So often days are made and dropped."""
 
 
 class Estate:
@@ -90,8 +89,6 @@ class Estate:
         self._errands = ThreadPoolExecutor(2, thread_name_prefix=f"mqueue-{name}")
         self._beaten_at = 0.0
         self._closing = False
-        self._keeping: asyncio.Future[None] | None = None
-        self._tidy_at = 0
         self._others = False
         """Whether other nodes are there."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -136,11 +133,20 @@ class Estate:
 
     async def _begin(self) -> None:
         self._committer = Committer(self._commits, self.owner, self.stamp, self._were_lost)
+        self._rounds = Rounds(
+            self.name,
+            self.holdings,
+            self.clock,
+            self.reader,
+            self._errand,
+            self._committer.ask,
+            self._were_lost,
+        )
         self.mouth = self._make_mouth()
         await self._look()
         self._tasks = [
             asyncio.create_task(self._beat(), name="mqueue-beat"),
-            asyncio.create_task(self._tick(), name="mqueue-tick"),
+            asyncio.create_task(self._rounds.walk(lambda: self.owner), name="mqueue-rounds"),
         ]
 
     async def _end(self) -> None:
@@ -191,6 +197,7 @@ class Estate:
             raise Unavailable("the clock of the shard cannot be read: it takes too long", code="shard_slow")
         self.owners = found.owners
         self._others = len(found.sessions) > 1
+        self._tasks = [task for task in self._tasks if not task.done()]
         for vshard in [vshard for vshard in self._mine if found.owners[vshard].owner != self.owner]:
             self._forget(vshard, "another node owns it now")
         await self._settle_shares(found)
@@ -262,7 +269,7 @@ class Estate:
 
     async def refresh(self, holding: Holding) -> None:
         """Let time pass, and take in what other nodes have appended by now: who was answered there is seen here."""
-        self._tick_one(holding)
+        self._rounds.tick(holding)
         if holding.log.batch or holding.log.flying:
             await holding.wait(holding.log.number)
         if not self._others:
@@ -281,55 +288,6 @@ class Estate:
     async def _tail(self, places: list[tuple[int, int, int]]) -> None:
         rows = await self._errand(frames.tails, self.reader, places, _TAIL_FRAMES, False)
         self.arrived([Arrival(*row) for row in rows])
-
-    async def _tick(self) -> None:
-        """Let time pass where nobody calls."""
-        while True:
-            await asyncio.sleep(_TICK_SECONDS)
-            for holding in list(self.holdings.values()):
-                self._tick_one(holding)
-                if not self._keeping and upkeep.due(holding, self.clock.now()):
-                    point = upkeep.take(holding, self.clock.now())  # at once: nothing may be handed in meanwhile
-                    self._keeping = asyncio.ensure_future(self._keep(holding, point))
-                    self._keeping.add_done_callback(self._kept)
-            if self.clock.now() >= self._tidy_at:
-                await self._tidy()
-
-    async def _keep(self, holding: Holding, point: upkeep.Point) -> None:
-        """Write down a checkpoint. Who has lost the virtual shard meanwhile learns of it when he commits."""
-        holding.point_at = point.at  # also if it fails: not at once again
-        try:
-            await self._errand(upkeep.keep, self.reader, self.owner, point)
-        except (Error, Fenced, NoTopic) as problem:
-            LOGGER.warning("%s: no checkpoint of virtual shard %d: %s", self.name, holding.vshard, problem)
-        else:
-            upkeep.kept(holding, point)
-
-    def _kept(self, done: asyncio.Future[None]) -> None:
-        self._keeping = None
-        if not done.cancelled() and done.exception() is not None:
-            LOGGER.error("%s: a checkpoint failed", self.name, exc_info=done.exception())
-
-    async def _tidy(self) -> None:
-        self._tidy_at = self.clock.now() + _TIDY_MS
-        try:
-            await self._errand(upkeep.tidy, self.reader, self.clock.now())
-        except Error as problem:
-            LOGGER.warning("%s: old days could not be dropped: %s", self.name, problem)
-
-    def _tick_one(self, holding: Holding) -> None:
-        try:
-            with holding.gate.inside:
-                holding.log.wants = False
-                holding.engine.tick()
-            if holding.log.batch:
-                self._committer.ask(holding)
-        except Error as problem:
-            LOGGER.warning("%s: virtual shard %d: %s", self.name, holding.vshard, problem)
-        except Exception as problem:
-            LOGGER.exception("%s: virtual shard %d is taken over anew", self.name, holding.vshard)
-            holding.lose(reason(problem))
-            self._were_lost([holding])
 
     # Owned virtual shards
 
@@ -399,7 +357,6 @@ class Estate:
         for holding in holdings:
             self.holdings.pop(holding.vshard, None)
             self._mine.pop(holding.vshard, None)
-        self._tasks = [task for task in self._tasks if not task.done()]
         if not self._closing:
             self._tasks.append(asyncio.ensure_future(self._own_again([holding.vshard for holding in holdings])))
 
@@ -438,8 +395,23 @@ class Estate:
             limits=self._plan.limits,
             homes=self._homes,
         )
+        mouth.store.repeated = self._repeated
         mouth.engine = Engine(mouth.store, self.clock, self._plan.quotas, mouth.gate)
         return mouth
+
+    def _repeated(self, topic: int, partition: int, offset: int) -> None:
+        """A message was published again: that belongs to its trace, if we keep it."""
+        if self._homes.get(topic) in self._mine:
+            self._tasks.append(asyncio.ensure_future(self._note_repeated(topic, partition, offset)))
+
+    async def _note_repeated(self, topic: int, partition: int, offset: int) -> None:
+        with suppress(Error):  # a trace that lacks a line is better than a publish that fails
+            holding = await self.holding(self._homes[topic])
+            if topic in holding.store.state.topics:
+                with holding.gate.inside:
+                    now = holding.engine.clock.now()
+                    holding.store.happen(Duplicated(now, topic, partition, offset), now)
+                self._committer.ask(holding)
 
     def _abroad(self, namespace: str, name: str) -> Store:
         """The store that knows the topics of this server, whoever delivers them."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import msgspec
+import numpy as np
 
 from mqueue.heart.dedup import Claim, digest
 from mqueue.heart.heart import Heart
@@ -24,14 +25,17 @@ from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
 from mqueue.model.message import Receipt
 from mqueue.model.names import LEDGER
+from mqueue.model.priority import NORMAL
 from mqueue.model.settings import Settings
 from mqueue.policy.routing import partition_of, virtual_shard
 from mqueue.store.place import Known, place, receipts, recognise
 from mqueue.store.store import Store
 from mqueue.store.tokens import Tokens
 from mqueue.wire.frame import Frame
-from mqueue.wire.rows import Extras, Rows
+from mqueue.wire.rows import Extras, Numbers, Rows
 
+_COUNT_MS = 10_000
+"""How often the keys of a topic are counted, if it is not near its limit."""
 _SETTINGS = msgspec.msgpack.Decoder(Settings)
 
 
@@ -49,15 +53,23 @@ class Catalog(Protocol):
     def claims(self, topic: int, keys: list[bytes]) -> dict[bytes, Claim]:
         """What is known of idempotency keys, by their digests."""
 
-    def forget(self, topic: int, key: bytes) -> None:
-        """A claim is over: the key may be used again."""
+    def forget(self, topic: int, keys: list[bytes]) -> None:
+        """Claims are over: the keys may be used again."""
+
+    def claims_count(self, topic: int, most: int) -> int:
+        """How many keys are claimed, counted up to so many."""
+
+    def sweep(self, topic: int, before: int) -> None:
+        """Forget the claims that were made before a time."""
+
+    def all_claims(self, topic: int) -> Iterator[tuple[bytes, Claim]]: ...
 
     def appended(self, topic: int, partitions: int) -> list[Arrival]:
         """Everything that was ever appended to a topic and is still there."""
 
 
 class ShardStore(Store):
-    __slots__ = ("abroad", "catalog", "homes", "owner", "shelf")
+    __slots__ = ("abroad", "catalog", "counted", "homes", "owner", "repeated", "shelf")
 
     def __init__(
         self,
@@ -82,6 +94,10 @@ class ShardStore(Store):
         """The virtual shards of topics, for whoever wants to know."""
         self.abroad: Callable[[str, str], Store] = _nowhere
         """Where topics are known that somebody else delivers."""
+        self.repeated: Callable[[int, int, int], None] = _unheard
+        """Told of messages that were published again, of topics that somebody else delivers."""
+        self.counted: dict[int, tuple[int, int]] = {}
+        """Of topics, how many idempotency keys are claimed, and when they were counted."""
 
     # Topics
 
@@ -148,11 +164,40 @@ class ShardStore(Store):
                 return pending[2]
             claim = stored.get(key)
             if claim is not None and self._is_over(topic, claim, now):
-                self.catalog.forget(topic.id, key)
+                self.catalog.forget(topic.id, [key])
                 return None
             return claim
 
-        return recognise(rows, find)
+        known = recognise(rows, find)
+        self._make_room_for_keys(topic, len(keys) - len(known.claims) - len(known.repeats), now)
+        return known
+
+    def _make_room_for_keys(self, topic: Topic, more: int, now: int) -> None:
+        """Refuse if a topic would have too many keys. They are counted now and then: what other nodes claim in the
+        meantime may be too much by that."""
+        if not more:
+            return
+        most = topic.settings.dedup_keys_max
+        count, counted_at = self.counted.get(topic.id, (most, now))
+        if count + more > most or now - counted_at > _COUNT_MS:
+            count = self._count_keys(topic, now)
+        if count + more > most and topic.settings.dedup == "until_acked" and self.owner:
+            done = [key for key, claim in self.catalog.all_claims(topic.id) if self.heart.done(topic, claim, now)]
+            self.catalog.forget(topic.id, done)
+            count = self._count_keys(topic, now)
+        if count + more > most:
+            raise QueueFull(
+                f"{count} idempotency keys are kept; {more} more exceed dedup_keys_max {most}", code="dedup_full"
+            )
+        self.counted[topic.id] = count + more, self.counted[topic.id][1]
+
+    def _count_keys(self, topic: Topic, now: int) -> int:
+        settings = topic.settings
+        if settings.dedup == "window":
+            self.catalog.sweep(topic.id, now - settings.dedup_window_ms + 1)
+        count = self.catalog.claims_count(topic.id, settings.dedup_keys_max + 1) + self.shelf.claiming(topic.id)
+        self.counted[topic.id] = count, now
+        return count
 
     def receipt(self, placed: ev.Placed) -> Receipt:
         id, topic, partition, offset, duplicate = placed
@@ -182,6 +227,7 @@ class ShardStore(Store):
             return [self._append_one(topic, rows, now)]
         placed = place(topic, rows, self.next_partition(topic), now)
         promises = self._promise([piece.frame for piece in placed], now)
+        self._see(topic, rows.priority)
         found = receipts(topic, placed, len(rows), self.log.durability)
         for piece, promise in zip(placed, promises, strict=True):
             numbers = range(piece.first, piece.first + piece.frame.count) if piece.order is None else piece.order
@@ -205,7 +251,15 @@ class ShardStore(Store):
         promise = self.shelf.single(topic.id, number, payload, extras, id, now)
         receipt = Receipt(id, topic.name, number, -1, False, self.log.durability)
         promise.receipts.append((promise.frame.count - 1, receipt))
+        self._see(topic, extras.get("priority", NORMAL) if extras else NORMAL)
         return promise, receipt
+
+    def _see(self, topic: Topic, priority: Numbers) -> None:
+        """Who only publishes knows of lanes no more than what he has published himself."""
+        if not self.owner:
+            levels = (priority,) if isinstance(priority, int) else np.unique(np.asarray(priority)).tolist()
+            for level in levels:
+                topic.partitions[0].lane(level)
 
     def _turn_of(self, topic: Topic) -> int:
         turns = self.shelf.batch.turns
@@ -229,6 +283,8 @@ class ShardStore(Store):
             self.shelf.again(promise, row, receipt)
         elif self.owner:
             self.heart.happen(ev.Duplicated(now, topic.id, claim.partition, claim.offset))
+        else:
+            self.repeated(topic.id, claim.partition, claim.offset)
         return receipt
 
     def _is_over(self, topic: Topic, claim: Claim, now: int) -> bool:
@@ -260,6 +316,10 @@ class ShardStore(Store):
 
 def _nowhere(namespace: str, name: str) -> Store:
     raise AssertionError("whoever owns a store tells it where others are")
+
+
+def _unheard(topic: int, partition: int, offset: int) -> None:
+    """Nobody keeps the trace of it here."""
 
 
 def _newest(partition: Partition) -> int:

@@ -45,3 +45,21 @@ def sweep(link: Link, topic: int, before: int, limit: int = 10_000) -> int:
         (topic, topic, before, limit, before),
     )
     return int(rows[0][0])
+
+
+def count(link: Link, topic: int, most: int) -> int:
+    """How many keys of a topic are used; counted up to so many."""
+    rows = link.call(
+        "select count(*) from (select from mqueue.idempotency where topic_id = %b limit %b) used", (topic, most)
+    )
+    return int(rows[0][0])
+
+
+def page(link: Link, topic: int, after: bytes, limit: int) -> dict[bytes, Used]:
+    """The next keys of a topic behind one, in order."""
+    rows = link.call(
+        'select key, id, part, "offset", digest, priority, due, made_at from mqueue.idempotency '
+        "where topic_id = %b and key > %b order by key limit %b",
+        (topic, after, limit),
+    )
+    return {row[0]: Used(*row[1:]) for row in rows}

@@ -130,6 +130,10 @@ class PostgresLog:
                 return found
         return None
 
+    def claiming(self, topic: int) -> int:
+        """How many keys of a topic are claimed in what is not durable yet."""
+        return sum(number == topic for batch in (self.batch, *self.flying) for number, _ in batch.claims)
+
     def record(self, events: list[Event]) -> None:
         self.wants = True
         self.batch.events += events

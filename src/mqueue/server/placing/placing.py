@@ -32,6 +32,7 @@ from mqueue.server.http.sockets import talk
 from mqueue.server.http.v1.paging import page
 from mqueue.server.placing import listings, several
 from mqueue.server.placing.homes import About, about
+from mqueue.store.store import Store
 from mqueue.wire.json_manage import NamespaceOut, NamespacesOut, StatsOut
 
 T = TypeVar("T")
@@ -40,6 +41,8 @@ _DIGITS_MAX = 19
 _PATIENCE_SECONDS = 10.0
 """How long a request waits for somebody to own what it is about."""
 _LOOK_SECONDS = 0.1
+_LANES_MAX = 64
+"""Who has published more priorities than this to a topic asks its owner, who knows how many are alive."""
 
 
 class Forwards(Protocol):
@@ -225,7 +228,7 @@ class Placing:
             return as_json(NamespacesOut([NamespaceOut(name, spaces[name]) for name in names], more))
         named = "namespace" in call.query or "x-mqueue-namespace" in call.headers
         call.demand("read", call.namespace if named else "*")
-        numbers: Counter[str] = Counter()
+        numbers: Counter[str] = Counter(dict.fromkeys(StatsOut.__struct_fields__, 0))
         for estate in self._node.estates:
             numbers.update(await estate.run(listings.totals(estate, call.namespace if named else None)))
         return as_json(StatsOut(**numbers))
@@ -249,10 +252,15 @@ class Placing:
 
 async def _need_owners(estate: Estate, namespace: str, topics: tuple[str, ...]) -> list[bool]:
     """Which topics have a rule that only their owners can check; new ones are made with the defaults."""
-    store = estate.mouth.store
-    found = (store.find_topic(namespace, topic) for topic in topics)
-    settings = (store.defaults if topic is None else topic.settings for topic in found)
-    return [each.max_depth is not None or each.dedup == "until_acked" for each in settings]
+    return [_needs_owner(estate.mouth.store, namespace, topic) for topic in topics]
+
+
+def _needs_owner(store: Store, namespace: str, name: str) -> bool:
+    topic = store.find_topic(namespace, name)
+    settings = store.defaults if topic is None else topic.settings
+    if settings.max_depth is not None or settings.dedup == "until_acked":
+        return True
+    return topic is not None and len(topic.partitions[0].lanes) > _LANES_MAX
 
 
 async def _over(loop: asyncio.AbstractEventLoop, work: Awaitable[T]) -> T:

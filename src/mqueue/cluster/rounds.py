@@ -1,0 +1,102 @@
+"""What is done with the virtual shards of an estate though nobody calls: time passes, checkpoints are taken, days go.
+
+Lives in the loop of the estate; what waits for the server is done by a thread. A checkpoint is taken at once and
+written down later: what is handed in meanwhile is not part of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+from mqueue.cluster import upkeep
+from mqueue.cluster.holding import Holding
+from mqueue.cluster.problems import reason
+from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.problems import Fenced, NoTopic
+from mqueue.model.clock import Clock
+from mqueue.model.errors import Error
+
+LOGGER = logging.getLogger("mqueue.cluster")
+_TICK_SECONDS = 0.1
+_TIDY_MS = 600_000
+"""So often days are made and dropped."""
+
+
+class Rounds:
+    """`errand` does something in a thread; `lost` is told of holdings that have to be taken over anew."""
+
+    def __init__(
+        self,
+        name: str,
+        holdings: Mapping[int, Holding],
+        clock: Clock,
+        link: Link,
+        errand: Callable[..., Awaitable[Any]],
+        ask: Callable[[Holding], None],
+        lost: Callable[[list[Holding]], None],
+    ) -> None:
+        self._name = name
+        self._holdings = holdings
+        self._clock = clock
+        self._link = link
+        self._errand = errand
+        self._ask = ask
+        self._lost = lost
+        self._keeping: asyncio.Future[None] | None = None
+        self._tidy_at = 0
+
+    async def walk(self, owner: Callable[[], UUID]) -> None:
+        """For ever. `owner`: who we are just now."""
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            for holding in list(self._holdings.values()):
+                self.tick(holding)
+                if not self._keeping and upkeep.due(holding, self._clock.now()):
+                    point = upkeep.take(holding, self._clock.now())
+                    self._keeping = asyncio.ensure_future(self._keep(holding, point, owner()))
+                    self._keeping.add_done_callback(self._kept)
+            if self._clock.now() >= self._tidy_at:
+                await self._tidy()
+
+    def tick(self, holding: Holding) -> None:
+        """Let time pass. Who stumbles over that is taken over anew: what he remembers cannot be right."""
+        if holding.lost is not None:
+            return
+        try:
+            with holding.gate.inside:
+                holding.log.wants = False
+                holding.engine.tick()
+            if holding.log.batch:
+                self._ask(holding)
+        except Error as problem:
+            LOGGER.warning("%s: virtual shard %d: %s", self._name, holding.vshard, problem)
+        except Exception as problem:
+            LOGGER.exception("%s: virtual shard %d is taken over anew", self._name, holding.vshard)
+            holding.lose(reason(problem))
+            self._lost([holding])
+
+    async def _keep(self, holding: Holding, point: upkeep.Point, owner: UUID) -> None:
+        """Write down a checkpoint. Who has lost the virtual shard meanwhile learns of it when he commits."""
+        holding.point_at = point.at  # also if it fails: not at once again
+        try:
+            await self._errand(upkeep.keep, self._link, owner, point)
+        except (Error, Fenced, NoTopic) as problem:
+            LOGGER.warning("%s: no checkpoint of virtual shard %d: %s", self._name, holding.vshard, problem)
+        else:
+            upkeep.kept(holding, point)
+
+    def _kept(self, done: asyncio.Future[None]) -> None:
+        self._keeping = None
+        if not done.cancelled() and done.exception() is not None:
+            LOGGER.error("%s: a checkpoint failed", self._name, exc_info=done.exception())
+
+    async def _tidy(self) -> None:
+        self._tidy_at = self._clock.now() + _TIDY_MS
+        try:
+            await self._errand(upkeep.tidy, self._link, self._clock.now())
+        except Error as problem:
+            LOGGER.warning("%s: old days could not be dropped: %s", self._name, problem)
