@@ -243,7 +243,7 @@ class PostgresLog:
 
     def _frame(self, topic: int, partition: int, tape: Tape, index: int) -> Frame:
         place = tape.place(index)
-        found = self._cache.get((topic, partition, place.base))
+        found = self._at_hand(topic, partition, place)
         if found is not None:
             return found
         ahead = [tape.place(more) for more in range(index, min(len(tape), index + _READ_AHEAD))]
@@ -251,11 +251,20 @@ class PostgresLog:
 
     def _at(self, topic: int, partition: int, place: Place, ahead: list[Place]) -> Frame:
         """The frame at a place, from the cache or, with those behind it, from the shard."""
-        found = self._cache.get((topic, partition, place.base))
+        found = self._at_hand(topic, partition, place)
         if found is None:
             self._read(topic, partition, _affordable(ahead))
-            found = self._cache.get((topic, partition, place.base))
+            found = self._at_hand(topic, partition, place)
             assert found is not None, "what was read is at hand"
+        return found
+
+    def _at_hand(self, topic: int, partition: int, place: Place) -> Frame | None:
+        """A frame in the cache. If only some of it is kept by now, just that."""
+        key = (topic, partition, place.base)
+        found = self._cache.get(key)
+        if found is not None and found.count != place.count:
+            found = found.slice(0, place.count)
+            self._cache.add(key, found)
         return found
 
     def _read(self, topic: int, partition: int, places: list[Place]) -> None:
