@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
 
 import mqueue
+from mqueue.cluster.estate import Estate
 from mqueue.config import Cluster, Config, Metrics, Secret
 from mqueue.policy.routing import virtual_shard
 from mqueue.testing import PostgresServer
@@ -59,6 +61,23 @@ def test_what_one_publishes_another_delivers(node) -> None:
         for number, topic in enumerate(TOPICS):
             assert drained((second, first)[number % 2], topic) == [b"a", b"b", b"c"]
         assert first.topics() == second.topics() == sorted(TOPICS)
+
+
+def test_who_waits_at_one_node_is_woken_by_another(node, monkeypatch) -> None:
+    """Nobody looks for news by himself: so it is the publisher's node that tells."""
+
+    async def nothing(estate: Estate, news: object) -> None:
+        pass
+
+    monkeypatch.setattr(Estate, "_follow", nothing)
+    with mqueue.Client(node().url) as first, mqueue.Client(node().url) as second:
+        with ThreadPoolExecutor(len(TOPICS)) as threads:
+            waiting = [threads.submit(first.receive, topic, wait="60s") for topic in TOPICS]
+            threading.Event().wait(3)  # not needed, but by then shares are settled and most of them wait
+            for topic in TOPICS:
+                second.publish(topic, topic)
+            found = [future.result(2 * PATIENCE_SECONDS) for future in waiting]
+        assert [[message.payload.decode() for message in messages] for messages in found] == [[t] for t in TOPICS]
 
 
 def test_who_takes_over_knows_everything(node) -> None:

@@ -19,7 +19,6 @@ from mqueue.cluster.estate import Estate
 from mqueue.cluster.holding import Holding
 from mqueue.cluster.plan import Plan, Seat
 from mqueue.log.postgres import days, migrate
-from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.link import Link
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
@@ -84,7 +83,7 @@ class Alone:
         return days.days(self.link)
 
 
-async def _nobody(address: str, arrivals: list[Arrival]) -> None:
+def _nobody(address: str, namespace: str, topic: str) -> None:
     raise AssertionError("there is no other node")
 
 

@@ -8,43 +8,57 @@ from mqueue.broker.loop import LoopBroker
 from mqueue.cluster.estate import Estate
 from mqueue.cluster.node import Node
 from mqueue.config import Config
-from mqueue.log.postgres.batch import Arrival
 from mqueue.model.clock import Clock
 from mqueue.server.forwarding.forwarder import Forwarder
 from mqueue.server.forwarding.voucher import Voucher
 from mqueue.server.http.service import Service
 from mqueue.server.placing.placing import Placing
+from mqueue.server.placing.poking import Poker
 
 
 class Membership:
     """A node, and its lines to the others."""
 
-    def __init__(self, node: Node, forwarder: Forwarder) -> None:
+    def __init__(self, node: Node, forwarder: Forwarder, poker: Poker) -> None:
         self._node = node
         self._forwarder = forwarder
+        self._poker = poker
 
     async def end(self) -> None:
+        await self._poker.close()
         await self._forwarder.close()
         await asyncio.to_thread(self._node.close)
 
 
 async def join(config: Config, service: Service, root: LoopBroker, address: str, clock: Clock | None) -> Membership:
     """Become a node. `root` is a broker without messages: it keeps what has no place of its own yet."""
+    lines = Lines()
     node = Node(
         [database.reveal() for database in config.cluster.databases],
         address,
         defaults=config.topic,
         limits=config.limits,
-        poke=_poke,
+        poke=lines.poke,
         clock=clock,
     )
     root._engine.quotas = node.quotas
     node.quotas.replace(config.quotas.namespaces, config.quotas.default)
     await asyncio.to_thread(node.start)
     forwarder = Forwarder(address, secret=node.secret)
+    lines.poker = Poker(forwarder, service)
     service.voucher = Voucher(node.secret)
     service.places = Placing(node, forwarder, lambda estate: _inside(service, estate))
-    return Membership(node, forwarder)
+    return Membership(node, forwarder, lines.poker)
+
+
+class Lines:
+    """To other nodes, which are not there before the node has begun: the secret of the cluster is in its shards."""
+
+    poker: Poker | None = None
+
+    def poke(self, address: str, namespace: str, topic: str) -> None:
+        if self.poker is not None:
+            self.poker.poke(address, namespace, topic)
 
 
 def _inside(outside: Service, estate: Estate) -> Service:
@@ -54,7 +68,3 @@ def _inside(outside: Service, estate: Estate) -> Service:
     service.administration = outside.administration
     service.page = outside.page
     return service
-
-
-async def _poke(address: str, arrivals: list[Arrival]) -> None:
-    """Other nodes look for themselves what was appended."""

@@ -12,7 +12,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -61,9 +61,10 @@ _TAIL_FRAMES = 1_000
 
 
 class Estate:
-    """`poke` tells another node, by its address, of what was appended to topics that it delivers."""
+    """`poke` tells another node, by its address, that something was appended to a topic of a namespace. It waits for
+    nothing."""
 
-    def __init__(self, dsn: str, name: str, plan: Plan, poke: Callable[[str, list[Arrival]], Awaitable[None]]) -> None:
+    def __init__(self, dsn: str, name: str, plan: Plan, poke: Callable[[str, str, str], None]) -> None:
         self.name = name
         self.owners: dict[int, Owner] = {}
         """As far as we know: who delivers from which of the virtual shards that live here."""
@@ -427,15 +428,12 @@ class Estate:
 
     async def _told(self, arrivals: list[Arrival]) -> None:
         """What was published here goes to whoever delivers it."""
-        elsewhere: dict[str, list[Arrival]] = {}
-        for arrival in arrivals:
-            vshard = self._homes[arrival.topic]
-            address = self.owners[vshard].address
-            if vshard not in self._mine and address:
-                elsewhere.setdefault(address, []).append(arrival)
         self.arrived(arrivals)
-        for address, theirs in elsewhere.items():
-            await self._poke(address, theirs)
+        for number in {arrival.topic for arrival in arrivals}:
+            vshard, topic = self._homes[number], self.mouth.store.state.topics.get(number)
+            address = self.owners[vshard].address
+            if vshard not in self._mine and address and topic is not None:
+                self._poke(address, topic.namespace, topic.name)
 
     def arrived(self, arrivals: list[Arrival]) -> None:
         """Frames are there: whoever delivers them takes them in. What does not follow is found at the next look."""

@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID, uuid4
 
 from msgspec import Struct
@@ -17,7 +17,6 @@ from msgspec import Struct
 from mqueue.cluster.estate import Estate
 from mqueue.cluster.plan import Plan, Seat
 from mqueue.log.postgres import migrate, nodes
-from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.link import Link
 from mqueue.model.clock import Clock
 from mqueue.model.errors import BadSetting, ShardDown
@@ -77,7 +76,7 @@ class Node:
         *,
         defaults: Settings,
         limits: Limits,
-        poke: Callable[[str, list[Arrival]], Awaitable[None]],
+        poke: Callable[[str, str, str], None],
         clock: Clock | None = None,
     ) -> None:
         if not databases:
