@@ -319,9 +319,9 @@ def dedup_window_too_short(patch: Patch) -> None:
 
 @bug("work", "I11 idempotent")
 def conflict_ignored(patch: Patch) -> None:
-    def recognise(real: Any, heart: Heart, topic: Any, rows: Rows, now: int) -> Any:
+    def recognise(real: Any, rows: Rows, find: Any) -> Any:
         try:
-            return real(heart, topic, rows, now)
+            return real(rows, find)
         except Conflict:
             return place.Known({}, {}, list(range(len(rows))))
 
