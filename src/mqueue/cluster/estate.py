@@ -69,8 +69,8 @@ class Estate:
         self.owners: dict[int, Owner] = {}
         """As far as we know: who delivers from which of the virtual shards that live here."""
         self.holdings: dict[int, Holding] = {}
-        self.trouble = ""
-        """Why the server cannot be used now."""
+        self._trouble = ""
+        """Why the last look at the server failed: told once."""
         self._plan = plan
         self._poke = poke
         self.owner = uuid4()
@@ -177,9 +177,11 @@ class Estate:
             await asyncio.sleep(BEAT_SECONDS)
             try:
                 await self._look()
-                self.trouble = ""
+                self._trouble = ""
             except Error as problem:
-                self.trouble = problem.message
+                if problem.message != self._trouble:
+                    LOGGER.warning("%s: %s", self.name, problem)
+                self._trouble = problem.message
             except Exception:
                 LOGGER.exception("%s: a look at the shard failed", self.name)
             if self._beaten_at + SESSION_MS / 1000 < time.monotonic():

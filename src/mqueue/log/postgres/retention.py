@@ -82,15 +82,6 @@ def bury(link: Link, limit: int = 10_000) -> bool:
     return bool(link.call("select mqueue.bury(%b)", (limit,))[0][0])
 
 
-def forget_flushes(link: Link, wal: UUID) -> None:
-    """Of how far a log was flushed only the last word counts."""
-    link.call(
-        "delete from mqueue.flush_progress where wal = %b and from_pos < "
-        "(select max(from_pos) from mqueue.flush_progress where wal = %b)",
-        (wal, wal),
-    )
-
-
 def _retired(link: Link, sql: str, day: date) -> bool:
     try:
         rows = link.call(sql, (day,))
