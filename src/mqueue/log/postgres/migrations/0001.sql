@@ -608,6 +608,23 @@ begin
     where l.topic_id = p_topic and f.topic_id = l.topic_id and f.part = l.part and l.base + l.count <= f.floor;
 end $$;
 
+-- Locks the table of a day against writers, for who would drop it; null: there is none. Nobody is to wait long for this:
+-- better it is tried again.
+create function mqueue.close_day(p_parent text, p_day date) returns regclass language plpgsql as $$
+declare
+  v_day regclass;
+begin
+  perform pg_advisory_xact_lock(-4, 0);
+  v_day := to_regclass('mqueue.' || p_parent || '_' || to_char(p_day, 'YYYYMMDD'));
+  if v_day is not null then
+    perform set_config('lock_timeout', '500', true);
+    execute format('lock table %s in share mode', v_day);
+  end if;
+  return v_day;
+exception when undefined_table then  -- somebody dropped it while we waited to be let in
+  return null;
+end $$;
+
 -- Drops the frames of a day; false: there is no such day, or something in it is needed. That is what lies above its
 -- floor, of a topic that is there, and was not copied to frames_kept.
 create function mqueue.retire(p_day date) returns boolean language plpgsql as $$
@@ -616,18 +633,10 @@ declare
   v_ends text;
   v_needed boolean;
 begin
-  perform pg_advisory_xact_lock(-4, 0);
-  v_day := to_regclass('mqueue.frames_' || to_char(p_day, 'YYYYMMDD'));
+  v_day := mqueue.close_day('frames', p_day);
   if v_day is null then
     return false;
   end if;
-  -- Nobody is to wait long for this: better it is tried again. First only the day is locked, against writers.
-  perform set_config('lock_timeout', '500', true);
-  begin
-    execute format('lock table %s in share mode', v_day);
-  exception when undefined_table then  -- somebody dropped it while we waited to be let in
-    return false;
-  end;
   -- The newest frame of each partition, by one look into the index for each: a day may have millions.
   v_ends := format('with recursive k as (
       (select topic_id, part from %1$s order by 1, 2 limit 1)
@@ -668,17 +677,10 @@ declare
   v_day regclass;
   v_needed boolean;
 begin
-  perform pg_advisory_xact_lock(-4, 0);
-  v_day := to_regclass('mqueue.journal_' || to_char(p_day, 'YYYYMMDD'));
+  v_day := mqueue.close_day('journal', p_day);
   if v_day is null then
     return false;
   end if;
-  perform set_config('lock_timeout', '500', true);
-  begin
-    execute format('lock table %s in share mode', v_day);
-  exception when undefined_table then  -- somebody dropped it while we waited to be let in
-    return false;
-  end;
   execute format('select exists (
       select from mqueue.vshards v cross join lateral (
         select j.seq from %s j where j.vshard = v.vshard order by j.seq desc limit 1) j
