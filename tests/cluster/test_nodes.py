@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 import mqueue
-from mqueue.cluster.estate import Estate
+from mqueue.cluster.arriving import Arriving
 from mqueue.config import Cluster, Config, Metrics, Secret
 from mqueue.policy.routing import virtual_shard
 from mqueue.testing import PostgresServer
@@ -66,10 +66,10 @@ def test_what_one_publishes_another_delivers(node) -> None:
 def test_who_waits_at_one_node_is_woken_by_another(node, monkeypatch) -> None:
     """Nobody looks for news by himself: so it is the publisher's node that tells."""
 
-    async def nothing(estate: Estate, news: object) -> None:
+    async def nothing(arriving: Arriving, news: object) -> None:
         pass
 
-    monkeypatch.setattr(Estate, "_follow", nothing)
+    monkeypatch.setattr(Arriving, "follow", nothing)
     with mqueue.Client(node().url) as first, mqueue.Client(node().url) as second:
         with ThreadPoolExecutor(len(TOPICS)) as threads:
             waiting = [threads.submit(first.receive, topic, wait="60s") for topic in TOPICS]

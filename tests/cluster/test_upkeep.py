@@ -74,7 +74,7 @@ class Alone:
             return holding, upkeep.take(holding, self.clock.now())
 
         holding, point = asyncio.run_coroutine_threadsafe(inside(), self.estate.loop).result(120)
-        upkeep.keep(self.link, self.estate.owner, point)
+        upkeep.keep(self.link, self.estate._tenure.owner, point)
         self.estate.loop.call_soon_threadsafe(upkeep.kept, holding, point)
 
     def tidy(self) -> list[date]:

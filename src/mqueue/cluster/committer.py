@@ -24,15 +24,19 @@ from mqueue.model.events import TopicDropped, TopicSet
 class Committer:
     """Lives in the event loop of an estate; the statement runs in a thread, on a link of its own.
 
-    `stamp` gives the time for what is appended: None where the server's own clock counts. `lost` is told of holdings
-    that ended.
+    `owner` says who we are just now. `stamp` gives the time for what is appended: None where the server's own clock
+    counts. `lost` is told of holdings that ended.
     """
 
     def __init__(
-        self, link: Link, owner: UUID, stamp: Callable[[], int | None], lost: Callable[[list[Holding]], None]
+        self,
+        link: Link,
+        owner: Callable[[], UUID],
+        stamp: Callable[[], int | None],
+        lost: Callable[[list[Holding]], None],
     ) -> None:
         self._link = link
-        self.owner = owner
+        self._owner = owner
         self._stamp = stamp
         self._lost = lost
         self._dirty: dict[int, Holding] = {}
@@ -67,7 +71,7 @@ class Committer:
         entries = [entry for job in jobs if (entry := job.entry()) is not None]
         sheets = [sheet for job in jobs for sheet in job.sheets()]
         late = [one for job in jobs for one in job.batch.late]
-        placed = journal.commit(self._link, self.owner, entries, sheets, self._stamp(), late=late)
+        placed = journal.commit(self._link, self._owner(), entries, sheets, self._stamp(), late=late)
         for job in jobs:
             self._tell_catalog(job)
         return placed
@@ -77,9 +81,9 @@ class Committer:
         epoch = job.holding.epoch
         for event in job.batch.events:
             if isinstance(event, TopicSet):
-                catalog.set_topic(self._link, self.owner, epoch, event.topic, msgspec.msgpack.encode(event.settings))
+                catalog.set_topic(self._link, self._owner(), epoch, event.topic, msgspec.msgpack.encode(event.settings))
             elif isinstance(event, TopicDropped):
-                catalog.drop_topic(self._link, self.owner, epoch, event.topic, self._stamp())
+                catalog.drop_topic(self._link, self._owner(), epoch, event.topic, self._stamp())
 
     def _end(self, jobs: list[Job], done: asyncio.Future[list[Appended]]) -> None:
         self._busy = False

@@ -1,0 +1,85 @@
+"""What was appended to a server, by whom ever: whoever delivers it here takes it in.
+
+Lives in the loop of the estate. Nothing depends on being told: what nobody told us of is found when we look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from mqueue.cluster.holding import Holding
+from mqueue.log.postgres import catalog, frames
+from mqueue.log.postgres.batch import Arrival
+from mqueue.log.postgres.link import Link
+
+_TAIL_FRAMES = 1_000
+
+
+class Arriving:
+    """`holdings` are the virtual shards that are delivered here, `homes` those of the topics that we heard of. `errand`
+    does something in a thread; `passed` is told of times at which something was appended."""
+
+    def __init__(
+        self,
+        holdings: Mapping[int, Holding],
+        homes: dict[int, int],
+        link: Link,
+        errand: Callable[..., Awaitable[Any]],
+        passed: Callable[[int], None],
+    ) -> None:
+        self._holdings = holdings
+        self._homes = homes
+        self._link = link
+        self._errand = errand
+        self._passed = passed
+
+    def take(self, arrivals: list[Arrival]) -> None:
+        """Frames are there: whoever delivers them takes them in. What does not follow is found at the next look."""
+        by_holding: dict[int, list[Arrival]] = {}
+        for arrival in arrivals:
+            self._passed(arrival.at)
+            by_holding.setdefault(self._homes.get(arrival.topic, -1), []).append(arrival)
+        for vshard, theirs in by_holding.items():
+            holding = self._holdings.get(vshard)
+            if holding is not None:
+                self._introduce(holding, theirs)
+                holding.arrived(theirs)
+
+    def _introduce(self, holding: Holding, arrivals: list[Arrival]) -> None:
+        """A topic may be new to whoever delivers it."""
+        unknown = {arrival.topic for arrival in arrivals} - holding.store.state.topics.keys()
+        if unknown:
+            with holding.gate.inside:
+                for row in catalog.rows_of(self._link, sorted(unknown)):
+                    holding.store.learn(catalog.known_as(row))
+
+    async def follow(self, news: list[tuple[int, int, int]]) -> None:
+        """Take in what others have appended and nobody told us of."""
+        unheard = {topic for topic, _, _ in news} - self._homes.keys()
+        if unheard:
+            for row in await self._errand(catalog.rows_of, self._link, sorted(unheard)):
+                self._homes[row.id] = row.vshard
+        behind = []
+        for topic, partition, end in news:
+            holding = self._holdings.get(self._homes.get(topic, -1))
+            if holding is not None and (start := holding.log.next(topic, partition)) < end:
+                behind.append((topic, partition, start))
+        await self._tail(behind)
+
+    async def catch_up(self, holding: Holding) -> None:
+        """All that was appended to the topics of a virtual shard by now."""
+        places = _places(holding)
+        ends = await self._errand(frames.ends, self._link, places) if places else []
+        known = [holding.log.next(*place) for place in places]
+        await self._tail([(*place, next) for place, end, next in zip(places, ends, known, strict=True) if next < end])
+
+    async def _tail(self, places: list[tuple[int, int, int]]) -> None:
+        if places:
+            rows = await self._errand(frames.tails, self._link, places, _TAIL_FRAMES, False)
+            self.take([Arrival(*row) for row in rows])
+
+
+def _places(holding: Holding) -> list[tuple[int, int]]:
+    topics = holding.store.state.topics.values()
+    return [(topic.id, partition.number) for topic in topics for partition in topic.partitions]

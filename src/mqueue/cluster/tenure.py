@@ -1,0 +1,153 @@
+"""What a node owns at one PostgreSQL server: its session, and the virtual shards that it delivers from.
+
+Lives in the loop of the estate; what waits for the server is done by a thread. Nothing is believed without a session:
+whoever could not renew it in time forgets everything and begins a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+from uuid import uuid4
+
+from mqueue.cluster import survey
+from mqueue.cluster.plan import Seat
+from mqueue.cluster.survey import SESSION_MS, Owner, Survey
+from mqueue.log.postgres import owning
+from mqueue.log.postgres.link import Link
+from mqueue.model.errors import Error
+from mqueue.policy.spread import share
+
+LOGGER = logging.getLogger("mqueue.cluster")
+
+
+class Tenure:
+    """`errand` does something in a thread; `load` takes a virtual shard over; `lose` is told of one that is not ours
+    any more, and why."""
+
+    def __init__(
+        self,
+        name: str,
+        seat: Seat,
+        scout: Link,
+        errand: Callable[..., Awaitable[Any]],
+        load: Callable[[int], Awaitable[Any]],
+        lose: Callable[[int, str], None],
+    ) -> None:
+        self._name = name
+        self._seat = seat
+        self._scout = scout
+        self._errand = errand
+        self._load = load
+        self._lose = lose
+        self.owner = uuid4()
+        """Who we are, for as long as the session goes on."""
+        self.owners: dict[int, Owner] = {}
+        """As far as we know: who delivers from which of the virtual shards that live here."""
+        self.mine: dict[int, int] = {}
+        """The virtual shards that we own, with their epochs; an engine is made when one is needed."""
+        self.others = False
+        """Whether other nodes are there."""
+        self.closing = False
+        self._renewed_at = 0.0
+        self._again: set[asyncio.Future[None]] = set()
+
+    async def renew(self, since_id: int) -> Survey | None:
+        """Renew the session and look around; None: it has ended."""
+        found: Survey = await self._errand(
+            survey.look, self._scout, self.owner, self._seat.node, self._seat.address, since_id
+        )
+        if not found.alive:
+            self.doubt("the session has ended")
+            return None
+        self._renewed_at = found.begun
+        return found
+
+    async def settle(self, found: Survey) -> None:
+        """See who owns what, give away what is too much, take what should be ours."""
+        self.owners = found.owners
+        self.others = len(found.sessions) > 1
+        for vshard in [vshard for vshard in self.mine if found.owners[vshard].owner != self.owner]:
+            self._forget(vshard, "another node owns it now")
+        free = [
+            vshard for vshard, owner in found.owners.items() if owner.owner is None or self._is_stray(vshard, owner)
+        ]
+        sessions = sorted(found.sessions)
+        rank = sessions.index(self.owner) if self.owner in sessions else 0
+        wanted = share(list(self.mine), free, len(found.owners), len(sessions), rank)
+        if wanted.give:
+            for vshard in wanted.give:
+                self._forget(vshard, "it goes to another node")
+            await self._errand(owning.disown, self._scout, self.owner, wanted.give)
+        if wanted.take:
+            await self._take(wanted.take, found)
+
+    async def _take(self, vshards: Sequence[int], found: Survey) -> None:
+        taken = await self._errand(owning.own, self._scout, self.owner, vshards)
+        for vshard, epoch in taken.items():
+            self.mine[vshard] = epoch
+            before = found.owners[vshard]
+            self.owners[vshard] = Owner(before.map_epoch, epoch, self._seat.address, self.owner)
+        topics = await self._errand(survey.topics, self._scout, list(taken))
+        for vshard, rows in topics.items():
+            if rows:
+                await self._try_load(vshard)
+
+    def _is_stray(self, vshard: int, owner: Owner) -> bool:
+        """Whether it is ours, and we do not know it: a commit failed, and so did owning it again."""
+        return owner.owner == self.owner and vshard not in self.mine
+
+    async def _try_load(self, vshard: int) -> None:
+        try:
+            await self._load(vshard)
+        except Error as problem:
+            LOGGER.warning("%s: virtual shard %d could not be taken over: %s", self._name, vshard, problem)
+
+    def _forget(self, vshard: int, why: str) -> None:
+        self.mine.pop(vshard, None)
+        self._lose(vshard, why)
+
+    def own_again(self, vshards: list[int]) -> None:
+        """A commit failed: they are owned anew before anything is done with them."""
+        for vshard in vshards:
+            self.mine.pop(vshard, None)
+        if not self.closing:
+            again = asyncio.ensure_future(self._own_again(vshards))
+            self._again.add(again)
+            again.add_done_callback(self._again.discard)
+
+    async def _own_again(self, vshards: list[int]) -> None:
+        try:
+            taken = await self._errand(owning.own, self._scout, self.owner, vshards)
+        except Error as problem:
+            LOGGER.warning("%s: %s", self._name, problem)
+            return
+        for vshard, epoch in taken.items():
+            self.mine[vshard] = epoch
+            await self._try_load(vshard)
+
+    def check(self) -> None:
+        """Doubt everything if no beat reached the server in time."""
+        if self._renewed_at + SESSION_MS / 1000 < time.monotonic():
+            self.doubt("no beat reached the shard in time")
+
+    def doubt(self, why: str) -> None:
+        """Nothing that we remember is to be believed: forget it all, and begin a new session."""
+        LOGGER.warning("%s: %s: everything owned there is forgotten", self._name, why)
+        for vshard in list(self.mine):
+            self._forget(vshard, why)
+        self.owner = uuid4()
+        self._renewed_at = time.monotonic()
+
+    async def end(self) -> None:
+        """Give everything back."""
+        for again in list(self._again):
+            again.cancel()
+        await asyncio.gather(*self._again, return_exceptions=True)
+        try:
+            await self._errand(owning.leave_session, self._scout, self.owner)
+        except Error as problem:
+            LOGGER.warning("%s: the session could not be ended: %s", self._name, problem)
