@@ -18,6 +18,7 @@ from mqueue.model.settings import Settings
 from mqueue.model.settings import describe as describe_settings
 
 ROOT = Path(__file__).resolve().parents[2]
+SHARD = "postgresql://mq:pass%40word@db.example:5432/shard"
 STRONG = "xK4v-0pQ7_zR9tW2mN5bL8cJ1hG6fD3s"
 
 
@@ -122,6 +123,12 @@ OTHER: dict[str, tuple[str, Any]] = {
     "defaults.priority.lanes": ("3", 3),
     "lake.url": ("s3://bucket/lake", "s3://bucket/lake"),
     "lake.format": ("iceberg", "iceberg"),
+    "cluster.databaseUrls": (f"{SHARD}1,postgres://u@[::1]:5433/b?sslmode=require", ["********"] * 2),
+    "cluster.address": ("https://node-1.example:8443/", "https://node-1.example:8443"),
+    "cluster.redisAddrs": ("localhost:6379, [::1]:6380", ["localhost:6379", "[::1]:6380"]),
+    "cluster.redisUsername": ("queue", "queue"),
+    "cluster.redisSentinel": ("mymaster", "mymaster"),
+    "cluster.walDir": ("/var/lib/mqueue/wal", "/var/lib/mqueue/wal"),
     "logging.level": ("warning", "warn"),
     "logging.encoding": ("console", "console"),
     "security.jwt.issuer": ("https://id.example", "https://id.example"),
@@ -136,6 +143,7 @@ OTHER: dict[str, tuple[str, Any]] = {
     "limits.maxKeySize": ("3k", "3KiB"),
     "limits.maxHeadersSize": ("3072", "3KiB"),
 }
+REDIS = {"cluster.databaseUrls": SHARD, "cluster.redisAddrs": "localhost:6379"}
 TOGETHER = {
     "security.auth": {"security.jwt.secret": STRONG},
     "security.tls.clients": {"security.tls.clientCaFile": __file__, "security.tls.selfSigned": "true"},
@@ -143,8 +151,17 @@ TOGETHER = {
     "security.tls.clientCaFile": {"security.tls.selfSigned": "true"},
     "security.tls.certFile": {"security.tls.keyFile": __file__},
     "security.tls.keyFile": {"security.tls.certFile": __file__},
+    "cluster.address": {"cluster.databaseUrls": SHARD},
+    "cluster.caFile": {"cluster.databaseUrls": SHARD},
+    "cluster.redisAddrs": {"cluster.databaseUrls": SHARD},
+    "cluster.redisUsername": REDIS,
+    "cluster.redisPassword": REDIS,
+    "cluster.redisSentinel": REDIS,
+    "cluster.redisTls": REDIS,
+    "cluster.redisCaFile": {**REDIS, "cluster.redisTls": "true"},
+    "cluster.walDir": REDIS,
 }
-TAKEN = [key for key in KEYS.values() if not key.path.startswith("cluster.")]
+TAKEN = list(KEYS.values())
 
 
 def another(key: Key) -> tuple[str, Any]:
@@ -260,7 +277,7 @@ defaults:
   delay: 5m
 loging: {level: info}
 """
-    environ = {"JWT_SECRET": "secret", "GOMQ_MAX_RETRY": "3", "NAMESPACE_QUOTAS": "a:b", "WAL_DIR": "/wal"}
+    environ = {"JWT_SECRET": "secret", "GOMQ_MAX_RETRY": "3", "NAMESPACE_QUOTAS": "a:b", "BUFFER_TTL": "long"}
     assert house.problems(text, environ, dotenv="LOG_LEVEL=loud\n?", flags={"grpc": "9000"}) == [
         "config.yaml:3: unknown key 'broker.listener'; did you mean listeners?",
         "config.yaml:10: unknown key 'defaults.visibilityTimeout'; did you mean defaults.delivery.visibilityTimeout?",
@@ -275,8 +292,7 @@ loging: {level: info}
         " data directory are made below it",
         ".env:1: LOG_LEVEL is 'loud'; it takes debug or info or warn or error",
         "NAMESPACE_QUOTAS is 'a:b'; it takes namespaces with messages a minute, as tenant-a:1000,tenant-b:500",
-        "WAL_DIR is '/wal'; this version runs on one node, with a log of its own; remove it, or name a data directory"
-        " instead",
+        "BUFFER_TTL is 'long'; it takes a duration such as 250ms, 30s, 5m, 12h, 7d from 1s to 1d",
         "--grpc is '9000'; it takes HOST:PORT, where port 0 is a free one, or off",
         "JWT_SECRET is too weak: at least 32 bytes that nobody guesses; make one with `openssl rand -base64 48`",
         "config.yaml:5: broker.listeners.http is 0.0.0.0:8080, open to the outside, and takes TLS and auth then"

@@ -137,14 +137,6 @@ def test_the_variables_of_a_sharded_queue_that_one_node_has() -> None:
     assert config.quotas.namespaces == {"tenant-a": 1000, "tenant-b": 500}
 
 
-@pytest.mark.parametrize("name", ["DATABASE_URLS", "REDIS_ADDRS", "REDIS_PASSWORD", "WAL_DIR", "BUFFER_TTL"])
-def test_the_variables_of_a_cluster_are_refused_not_ignored(name: str) -> None:
-    with pytest.raises(BadConfig, match="this version runs on one node") as caught:
-        load(None, {name: "postgres://u:hunter2@h/db" if "DATA" in name else "1m"}, dotenv=None)
-    assert caught.value.problems[0].startswith(f"{name} is ")
-    assert "hunter2" not in str(caught.value)
-
-
 def test_a_number_that_no_id_has_room_for_is_no_node() -> None:
     with pytest.raises(BadConfig, match="MQUEUE_NODE_ID is '1024'"):
         load(None, {"MQUEUE_NODE_ID": "1024"}, dotenv=None)

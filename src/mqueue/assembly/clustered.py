@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from mqueue.assembly.security import nodes_tls
 from mqueue.broker.loop import LoopBroker
 from mqueue.cluster.estate import Estate
 from mqueue.cluster.node import Node
@@ -44,7 +45,7 @@ async def join(config: Config, service: Service, root: LoopBroker, address: str,
     root._engine.quotas = node.quotas
     node.quotas.replace(config.quotas.namespaces, config.quotas.default)
     await asyncio.to_thread(node.start)
-    forwarder = Forwarder(address, secret=node.secret)
+    forwarder = Forwarder(address, nodes_tls(config), node.secret)
     lines.poker = Poker(forwarder, service)
     service.voucher = Voucher(node.secret)
     service.places = Placing(node, forwarder, lambda estate: _inside(service, estate))

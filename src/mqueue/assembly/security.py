@@ -5,12 +5,14 @@ Reads the files that the configuration names. Everything here can be read again 
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
 from mqueue.config import Config, Data, Secret, Security
+from mqueue.config.servers import passwords
 from mqueue.model.errors import BadSetting
 from mqueue.server.security.certificates import (
     CERTIFICATE_NAME,
@@ -27,6 +29,7 @@ from mqueue.server.security.peers import Proxies, RateLimit, check_bind, is_loca
 from mqueue.server.security.signing import AlgorithmName, VerifyKey, key_from_secret, keys_from_jwks
 from mqueue.server.security.tls import ServerTls
 from mqueue.server.security.tokens import Verifier
+from mqueue.wire.tls import client_context
 
 TLS_DIR = "tls"
 """Where a self-signed certificate lies, below the data directory."""
@@ -67,6 +70,16 @@ def tls_of(config: Config, now: int) -> ServerTls | None:
     return ServerTls(pair_of(config.security) or _own_pair(config.data, now), now, client_ca)
 
 
+def nodes_tls(config: Config) -> ssl.SSLContext | None:
+    """For lines to other nodes. Where clients have to show a certificate, a node shows the one it has as a server."""
+    tls, ca_file = config.security.tls, config.cluster.ca_file
+    if not tls.on and ca_file is None:
+        return None
+    ca = None if ca_file is None else _read(ca_file, "the authority of other nodes")
+    pair = pair_of(config.security) if tls.client_ca_file else None
+    return client_context(ca, None if pair is None else pair.key + b"\n" + pair.certificate)
+
+
 def pair_of(security: Security) -> Pair | None:
     """The certificate and its key as they lie there now; None where there are no files."""
     tls = security.tls
@@ -91,9 +104,10 @@ def is_private(config: Config) -> bool:
 
 def secrets_of(config: Config) -> list[str]:
     """What must never be written anywhere."""
-    security = config.security
-    found = (security.jwt.secret, security.jwt.previous_secret, security.keys_pepper)
-    return [secret.reveal() for secret in found if secret is not None]
+    security, cluster = config.security, config.cluster
+    found = (security.jwt.secret, security.jwt.previous_secret, security.keys_pepper, cluster.redis.password)
+    secrets = [secret.reveal() for secret in found if secret is not None]
+    return secrets + [text for url in cluster.databases for text in passwords(url.reveal())]
 
 
 def material_of(security: Security) -> tuple[Pair | None, bytes]:

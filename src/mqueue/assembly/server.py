@@ -16,7 +16,7 @@ from mqueue.broker.loop import LoopBroker
 from mqueue.broker.twin import behind
 from mqueue.config import Address, Config
 from mqueue.model.clock import Clock, SystemClock
-from mqueue.model.errors import Unavailable
+from mqueue.model.errors import BadSetting, Unavailable
 from mqueue.model.settings import describe
 from mqueue.server.administration import Administrator
 from mqueue.server.http.app import App
@@ -80,12 +80,16 @@ class Serving:
 
     async def _join(self) -> None:
         """Only who is a node of a cluster loads what that needs."""
-        from mqueue.assembly.clustered import join
+        try:
+            from mqueue.assembly.clustered import join
+        except ModuleNotFoundError as error:
+            raise BadSetting(f"a cluster needs {error.name}: pip install 'mqueue[cluster]'") from None
 
         assert self._service is not None
         assert self._listener is not None
         scheme = "http" if self._tls is None else "https"
-        address = f"{scheme}://{Address(self.config.server.http.host, self._listener.port)}"
+        listened = f"{scheme}://{Address(self.config.server.http.host, self._listener.port)}"
+        address = self.config.cluster.address or listened
         self._node = await join(self.config, self._service, self._behind, address, self._given_clock)
 
     @property

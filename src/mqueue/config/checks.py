@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from mqueue.config.tree import Address, Config, Jwt, Secret, Security
+from mqueue.config.tree import Address, Cluster, Config, Data, Jwt, Secret, Security
 from mqueue.model.limits import FRAME_BYTES_MAX
 from mqueue.server.security.peers import bind_allowed
 from mqueue.server.security.signing import SECRET_BYTES_DISTINCT_MIN, SECRET_BYTES_MIN
@@ -19,6 +19,7 @@ Wrong: TypeAlias = Iterator[tuple[str, str]]
 
 _SHARED = ("HS256",)
 _PUBLIC = ("RS256", "ES256")
+_EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - to refuse them
 _MAKE_ONE = "make one with `openssl rand -base64 48`"
 
 
@@ -46,6 +47,9 @@ def check(config: Config, unread: Collection[str] = ()) -> Wrong:
         yield from _listeners(config)
     if not any(path.startswith(("limits.", "server.")) for path in unread):
         yield from _sizes(config)
+    if not any(path.startswith(("cluster.", "broker.", "security.tls.")) for path in unread):
+        yield from _cluster(config)
+        yield from _redis(config.cluster)
 
 
 def _strength(security: Security) -> Wrong:
@@ -143,3 +147,50 @@ def _sizes(config: Config) -> Wrong:
         yield "limits.maxCallSize", f"is less than one message may have, {message} bytes"
     if body * 3 < limits.payload_bytes_max * 4:
         yield "server.maxBodySize", "is less than the longest message takes as base64; lower limits.maxMessageSize too"
+
+
+def _cluster(config: Config) -> Wrong:
+    cluster, tls = config.cluster, config.security.tls
+    if not cluster.databases:
+        given = {"redisAddrs": cluster.redis.addresses, "address": cluster.address, "caFile": cluster.ca_file}
+        for name, value in given.items():
+            if value:
+                yield (
+                    f"cluster.{name}",
+                    "is given, but cluster.databaseUrls (DATABASE_URLS) is not: there is no cluster",
+                )
+        return
+    if config.data.memory or config.data.dir != Data().dir:
+        path, what = ("storage", "is memory") if config.data.memory else ("dataDir", "is given")
+        yield f"broker.{path}", f"{what} beside cluster.databaseUrls: messages lie in one place, so remove one of them"
+    if cluster.address is None and config.server.http.host in _EVERYWHERE:
+        yield (
+            "cluster.address",
+            f"is not given, and {config.server.http} tells other nodes nothing: name this machine as they see it,"
+            " http://host:port",
+        )
+    if tls.on and (cluster.address or "https").startswith("http:"):
+        yield "cluster.address", "begins with http://, but the server speaks TLS: https://"
+    if tls.self_signed:
+        yield "security.tls.selfSigned", "is true in a cluster, whose nodes check each other: give a certificate"
+
+
+def _redis(cluster: Cluster) -> Wrong:
+    redis = cluster.redis
+    if cluster.wal_dir is not None and not (cluster.databases and redis.addresses):
+        yield (
+            "cluster.walDir",
+            "is given, but cluster.redisAddrs (REDIS_ADDRS) is not: a log on one machine alone would be lost with it"
+            if cluster.databases
+            else "is given, but cluster.databaseUrls (DATABASE_URLS) is not: there is no cluster",
+        )
+    if redis.addresses:
+        if redis.ca_file and not redis.tls:
+            yield "cluster.redisCaFile", "is given, but cluster.redisTls is false"
+        return
+    # A password alone may be somebody else's: the name of its variable is everybody's.
+    password = redis.password if cluster.databases else None
+    given = {"Username": redis.username, "Password": password, "Sentinel": redis.sentinel}
+    for name, value in (given | {"Tls": redis.tls, "CaFile": redis.ca_file}).items():
+        if value:
+            yield f"cluster.redis{name}", "is given, but cluster.redisAddrs (REDIS_ADDRS) is not"

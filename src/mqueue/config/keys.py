@@ -30,16 +30,15 @@ from mqueue.config.kinds import (
     number,
     only,
     optional,
-    refused,
     size,
     whole,
     words,
 )
+from mqueue.config.servers import DATABASES, NODE_URL, PLACES
 from mqueue.model.limits import FRAME_BYTES_MAX, KIB, MIB, PARTITIONS_MAX, VISIBILITY_MS_MAX
 from mqueue.server.security.signing import ALGORITHMS
 from mqueue.server.security.tokens import LEEWAY_SECONDS_MAX, LIFETIME_SECONDS_MAX
 
-_CLUSTER = "this version runs on one node, with a log of its own; remove it, or name a data directory instead"
 _COPIES = "one node keeps one copy; copies of the data directory are made below it"
 _LANES = "high, normal and low are the names, and whole numbers between them are lanes too"
 _SECOND = 1000
@@ -255,14 +254,33 @@ _LAKE = (
 )  # fmt: skip
 
 _CLUSTERED = (
-    _secret("cluster.databaseUrls", None, refused(_CLUSTER), "MQUEUE_DATABASE_URLS DATABASE_URLS",
-            "PostgreSQL shards"),
-    _key("cluster.redisAddrs", None, refused(_CLUSTER), "MQUEUE_REDIS_ADDRS REDIS_ADDRS", "Redis nodes"),
-    _secret("cluster.redisPassword", None, refused(_CLUSTER), "MQUEUE_REDIS_PASSWORD REDIS_PASSWORD",
-            "their password"),
-    _key("cluster.walDir", None, refused(_CLUSTER), "MQUEUE_WAL_DIR WAL_DIR", "a node's own log"),
-    _key("cluster.bufferTtl", None, refused(_CLUSTER), "MQUEUE_BUFFER_TTL BUFFER_TTL",
-         "how long Redis keeps copies"),
+    _secret("cluster.databaseUrls", "cluster.databases", DATABASES, "MQUEUE_DATABASE_URLS DATABASE_URLS",
+            "PostgreSQL servers, one a shard, in the order of the first start: with them a server is a node of a"
+            " cluster; none: messages lie where `broker` says"),
+    _key("cluster.address", "cluster.address", optional(NODE_URL), "MQUEUE_CLUSTER_ADDRESS",
+         "where other nodes reach this one, `http://host:port`; none: where it listens"),
+    _key("cluster.caFile", "cluster.ca_file", optional(FILE), "MQUEUE_CLUSTER_CA_FILE",
+         "authorities (PEM) that other nodes' certificates are checked with; none: those of the machine"),
+    _key("cluster.redisAddrs", "cluster.redis.addresses", PLACES, "MQUEUE_REDIS_ADDRS REDIS_ADDRS",
+         "Redis, for copies and wake-ups, `host:port`, commas between several; none: the cluster does without"),
+    _key("cluster.redisUsername", "cluster.redis.username", optional(TEXT), "MQUEUE_REDIS_USERNAME REDIS_USERNAME",
+         "whom Redis knows us as"),
+    _secret("cluster.redisPassword", "cluster.redis.password", optional(SECRET),
+            "MQUEUE_REDIS_PASSWORD REDIS_PASSWORD", "the password for it"),
+    _key("cluster.redisSentinel", "cluster.redis.sentinel", optional(NAME), "MQUEUE_REDIS_SENTINEL REDIS_SENTINEL",
+         "what Sentinels call the master; then the addresses are those of Sentinels"),
+    _key("cluster.redisTls", "cluster.redis.tls", FLAG, "MQUEUE_REDIS_TLS", "TLS to Redis"),
+    _key("cluster.redisCaFile", "cluster.redis.ca_file", optional(FILE), "MQUEUE_REDIS_CA_FILE",
+         "authorities (PEM) that its certificate is checked with; none: those of the machine"),
+    _key("cluster.walDir", "cluster.wal_dir", optional(PATH), "MQUEUE_WAL_DIR WAL_DIR",
+         "a log of the node's own, for messages published with durability `wal`; it needs Redis; none: not offered"),
+    _key("cluster.bufferTtl", "cluster.buffer_ttl_ms", duration(_SECOND, 86_400 * _SECOND),
+         "MQUEUE_BUFFER_TTL BUFFER_TTL", "how long Redis keeps copies of what PostgreSQL has"),
+    _key("cluster.maxBufferLength", "cluster.buffer_length_max", whole(1, 100_000_000),
+         "MQUEUE_MAX_BUFFER_LENGTH MAX_BUFFER_LENGTH",
+         "messages for one shard that may wait at a node to be written; more are refused"),
+    _key("cluster.maxBufferBytes", "cluster.buffer_bytes_max", size(MIB), "MQUEUE_MAX_BUFFER_BYTES",
+         "the same in bytes"),
 )  # fmt: skip
 
 PARTS: dict[str, tuple[Key, ...]] = {

@@ -132,15 +132,6 @@ def only(word: str, why: str, show: Callable[[Any], Any] = lambda value: value) 
     return Kind(word, parse, show)
 
 
-def refused(why: str) -> Kind:
-    """A key that has no meaning yet: said so, rather than ignored."""
-
-    def parse(raw: Raw) -> None:
-        raise Unfit(why)
-
-    return Kind(f"nothing yet: {why}", parse)
-
-
 def _parse_flag(raw: Raw) -> bool:
     word = _said(raw)
     if word not in _TRUE + _FALSE:

@@ -23,8 +23,6 @@ def describe(config: Config) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for part in PARTS.values():
         for key in part:
-            if _is_refused(key):
-                continue
             *above, name = key.path.split(".")
             branch = reduce(lambda node, step: node.setdefault(step, {}), above, tree)
             branch[name] = _value(key, config)
@@ -43,8 +41,7 @@ def example() -> str:
         "# Durations: 250ms, 30s, 5m, 12h, 7d. Sizes: 512KiB, 64MB (of 1024s). Nothing: null.",
     ]
     for part, keys in PARTS.items():
-        mark = "# " if all(_is_refused(key) for key in keys) else ""
-        lines += ["", *(f"{mark}{line}" for line in _section(part, keys))]
+        lines += ["", *_section(part, keys)]
     return "\n".join(lines) + "\n"
 
 
@@ -68,16 +65,15 @@ def _leaf(indent: str, text: str, meaning: str) -> list[str]:
 
 def _row(key: Key) -> str:
     variables = ", ".join(f"`{name}`" for name in key.variables)
-    if key.secret and not _is_refused(key):
+    if key.secret:
         variables += ", each also with `_FILE`"
-    default = "refused" if _is_refused(key) else f"`{_yaml(_default(key))}`"
-    return f"| `{key.path}` | {variables} | {default} | {key.meaning} |\n"
+    return f"| `{key.path}` | {variables} | `{_yaml(_default(key))}` | {key.meaning} |\n"
 
 
 def _default(key: Key) -> Any:
     if key.default is not None:
         return None if key.default == "none" else key.default
-    return "" if _is_refused(key) else _value(key, Config())
+    return _value(key, Config())
 
 
 def _value(key: Key, config: Config) -> Any:
@@ -87,10 +83,6 @@ def _value(key: Key, config: Config) -> Any:
     if head == "topic":
         return key.kind.show(topic_values(config.topic)[rest])
     return key.kind.show(reduce(getattr, key.field.split("."), config))
-
-
-def _is_refused(key: Key) -> bool:
-    return key.field is None and key.default is None
 
 
 def _yaml(value: Any) -> str:

@@ -141,10 +141,31 @@ class LakeTables(Struct, frozen=True):
     format: str = "delta"
 
 
+class Redis(Struct, frozen=True):
+    """Servers for copies of what PostgreSQL has; none: the cluster does without."""
+
+    addresses: tuple[str, ...] = ()
+    username: str | None = None
+    password: Secret | None = None
+    sentinel: str | None = None
+    """What Sentinels call the master: then the addresses are theirs."""
+    tls: bool = False
+    ca_file: str | None = None
+
+
 class Cluster(Struct, frozen=True):
     """PostgreSQL servers, always in the same order; none: messages lie where `data` says."""
 
     databases: tuple[Secret, ...] = ()
+    redis: Redis = Redis()
+    wal_dir: str | None = None
+    """A node's own log; None: durability `wal` is not offered."""
+    buffer_ttl_ms: int = 60_000
+    buffer_length_max: int = 100_000
+    buffer_bytes_max: int = 256 * MIB
+    address: str | None = None
+    """Where other nodes reach this one; None: where it listens."""
+    ca_file: str | None = None
 
 
 class Config(Struct, frozen=True):
