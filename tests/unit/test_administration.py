@@ -15,6 +15,7 @@ from mqueue.server.quotas import NAME, QuotaFile
 from mqueue.server.security.keyfile import KeyFile
 from mqueue.server.security.keys import Keys
 from mqueue.server.security.principal import Rejected
+from mqueue.server.shelf import DiskShelf
 from mqueue.testing import ManualClock
 from mqueue.testing.disk import SimDisk
 
@@ -27,7 +28,10 @@ class Failing:
     def __init__(self, number: int) -> None:
         self._number = number
 
-    def save(self, _: object) -> None:
+    def is_stale(self) -> bool:
+        return False
+
+    def save(self, _: object) -> bool:
         raise OSError(self._number, os.strerror(self._number))
 
 
@@ -36,7 +40,7 @@ class House:
 
     def __init__(self, disk: SimDisk, **instead: object) -> None:
         self.clock = ManualClock()
-        self.files = {"key_file": KeyFile(disk, PEPPER), "quota_file": QuotaFile(disk)}
+        self.files = {"key_file": KeyFile(DiskShelf(disk), PEPPER), "quota_file": QuotaFile(DiskShelf(disk))}
         self.keys: Keys = self.files["key_file"].load()
         self.quotas: tuple[Mapping[str, int], int | None] = ({}, None)
         given = {**self.files, "keys": self.keys, "quotas": self.files["quota_file"].load(), **instead}
@@ -146,7 +150,7 @@ def test_a_caller_who_leaves_does_not_part_the_disk_from_what_holds(disk: SimDis
         await house.administrator.set_quota("b", 20)
 
     asyncio.run(story())
-    assert QuotaFile(disk).load() == house.quotas[0]
+    assert QuotaFile(DiskShelf(disk)).load() == house.quotas[0]
 
 
 def test_a_key_ends_at_its_time(disk: SimDisk) -> None:
@@ -167,9 +171,9 @@ def test_without_keys_as_a_way_in_none_are_made(disk: SimDisk) -> None:
 
 
 def test_a_damaged_file_of_quotas_is_told(disk: SimDisk) -> None:
-    QuotaFile(disk).save({"a": 1})
+    QuotaFile(DiskShelf(disk)).save({"a": 1})
     file = disk.open(NAME)
     disk.pwrite(file, b"x", 12)
     disk.close(file)
     with pytest.raises(Corrupt, match=r"quotas\.json"):
-        QuotaFile(disk).load()
+        QuotaFile(DiskShelf(disk)).load()

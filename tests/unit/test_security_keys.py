@@ -16,6 +16,7 @@ from mqueue.model.errors import BadName, BadSetting, Conflict, Corrupt, NotFound
 from mqueue.server.security.keyfile import NAME, KeyFile
 from mqueue.server.security.keys import KEY_LENGTH, Keys, make_key, well_formed
 from mqueue.server.security.principal import UNIFORM, Rejected
+from mqueue.server.shelf import DiskShelf
 from mqueue.testing.disk import SimDisk
 
 NOW = 1_768_402_800_000
@@ -109,7 +110,7 @@ def saved(disk: SimDisk) -> tuple[Keys, str]:
     disk.lock()
     keys = Keys(PEPPER)
     key = keys.add("a", ["read:a"], now=NOW, entropy=ENTROPY)
-    KeyFile(disk, PEPPER).save(keys)
+    KeyFile(DiskShelf(disk), PEPPER).save(keys)
     return keys, key
 
 
@@ -125,7 +126,7 @@ def test_a_file_gives_back_what_it_was_given(tmp_path: Path) -> None:
     disk = RealDisk(tmp_path / "keys")
     disk.lock()
     try:
-        book = KeyFile(disk, PEPPER)
+        book = KeyFile(DiskShelf(disk), PEPPER)
         keys = book.load()
         assert keys.records == ()
         key = keys.add("a", ["read:a"], now=NOW, entropy=ENTROPY)
@@ -147,12 +148,12 @@ def test_every_changed_byte_is_noticed() -> None:
     for place in range(len(good) - 1):
         disk.pwrite(file := disk.open(NAME), bytes([good[place] ^ 1]), place)
         with pytest.raises(Corrupt):
-            KeyFile(disk, PEPPER).load()
+            KeyFile(DiskShelf(disk), PEPPER).load()
         disk.pwrite(file, good[place : place + 1], place)
         disk.close(file)
-    assert KeyFile(disk, PEPPER).load().records
+    assert KeyFile(DiskShelf(disk), PEPPER).load().records
     with pytest.raises(Corrupt):
-        KeyFile(disk, b"p" * 32).load()
+        KeyFile(DiskShelf(disk), b"p" * 32).load()
 
 
 @pytest.mark.parametrize("text", [b"", b"\n", b"{}", b"x\n{}\n"])
@@ -161,7 +162,7 @@ def test_what_is_not_ours_is_not_read(text: bytes) -> None:
     disk.lock()
     disk.pwrite(disk.open(NAME, create=True), text, 0)
     with pytest.raises(Corrupt):
-        KeyFile(disk, PEPPER).load()
+        KeyFile(DiskShelf(disk), PEPPER).load()
 
 
 def test_a_widened_scope_under_the_old_seal_is_noticed() -> None:
@@ -172,17 +173,17 @@ def test_a_widened_scope_under_the_old_seal_is_noticed() -> None:
     wide["keys"][0]["scopes"] = ["*:*"]
     disk.pwrite(disk.open(NAME, create=True), seal + b"\n" + json.dumps(wide).encode() + b"\n", 0)
     with pytest.raises(Corrupt):
-        KeyFile(disk, PEPPER).load()
+        KeyFile(DiskShelf(disk), PEPPER).load()
 
 
 def test_a_version_to_come_is_not_guessed_at() -> None:
     disk = SimDisk()
     saved(disk)
     sheet = contents(disk).split(b"\n")[1].replace(b'"version":1', b'"version":2')
-    seal = KeyFile(disk, PEPPER)._seal(sheet)
+    seal = KeyFile(DiskShelf(disk), PEPPER)._seal(sheet)
     disk.pwrite(disk.open(NAME, create=True), seal + b"\n" + sheet + b"\n", 0)
     with pytest.raises(Corrupt, match="version"):
-        KeyFile(disk, PEPPER).load()
+        KeyFile(DiskShelf(disk), PEPPER).load()
 
 
 class PowerCut(Exception):
@@ -206,14 +207,14 @@ def test_a_power_cut_at_any_step_leaves_the_old_keys_or_the_new(seed: int) -> No
 
         disk.hook = cut
         try:
-            KeyFile(disk, PEPPER).save(keys)
+            KeyFile(DiskShelf(disk), PEPPER).save(keys)
             done = True
         except PowerCut:
             pass
         disk.hook = None
         after = disk.crash(rng)
         after.lock()
-        found = KeyFile(after, PEPPER).load()
+        found = KeyFile(DiskShelf(after), PEPPER).load()
         assert [record.name for record in found.records] == ["a"]
         if done:
             assert refused(found, key) == "key revoked", "what was answered is durable"
@@ -228,6 +229,6 @@ def test_a_failing_disk_leaves_the_old_keys(op: str) -> None:
     keys.add("b", ["read:a"], now=NOW, entropy=bytes(32))
     disk.fail(op)
     with pytest.raises(OSError, match="Errno"):
-        KeyFile(disk, PEPPER).save(keys)
-    assert [record.name for record in KeyFile(disk, PEPPER).load().records] == ["a"]
-    assert KeyFile(disk, PEPPER).load().verify(key, NOW)
+        KeyFile(DiskShelf(disk), PEPPER).save(keys)
+    assert [record.name for record in KeyFile(DiskShelf(disk), PEPPER).load().records] == ["a"]
+    assert KeyFile(DiskShelf(disk), PEPPER).load().verify(key, NOW)

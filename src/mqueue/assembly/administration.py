@@ -1,4 +1,5 @@
-"""Where a server keeps what is administered while it runs: in its data directory, or nowhere."""
+"""Where a server keeps what is administered while it runs: in its data directory, or nowhere; a node, where all nodes
+of its cluster do."""
 
 from __future__ import annotations
 
@@ -16,13 +17,18 @@ from mqueue.server.quotas import QuotaFile
 from mqueue.server.security.gatekeeper import Gatekeeper
 from mqueue.server.security.keyfile import KeyFile
 from mqueue.server.security.keys import Keys
+from mqueue.server.shelf import DiskShelf, Shelf
 
 
-def administrator_of(config: Config, broker: Broker, clock: Clock, door: Gatekeeper) -> Administrator:
-    """Keys and quotas as they were left; both in force when this returns."""
-    key_file, keys = _keys(config, broker)
+def administrator_of(
+    config: Config, broker: Broker, clock: Clock, door: Gatekeeper, shared: Shelf | None = None
+) -> Administrator:
+    """Keys and quotas as they were left; both in force when this returns. `shared`: where all nodes keep them. It is
+    read at once, so whoever calls waits for it."""
     disk = backstage.disk_of(broker)
-    quota_file = None if disk is None else QuotaFile(disk)
+    shelf = shared if shared is not None or disk is None else DiskShelf(disk)
+    key_file, keys = _keys(config, shelf)
+    quota_file = None if shelf is None else QuotaFile(shelf)
 
     def take_keys(changed: Keys) -> None:
         door.rules = replace(door.rules, keys=changed)
@@ -43,16 +49,15 @@ def administrator_of(config: Config, broker: Broker, clock: Clock, door: Gatekee
     return made
 
 
-def _keys(config: Config, broker: Broker) -> tuple[KeyFile | None, Keys | None]:
-    """The keys and their file; none where keys are no way in."""
+def _keys(config: Config, shelf: Shelf | None) -> tuple[KeyFile | None, Keys | None]:
+    """The keys and where they are kept; none where keys are no way in."""
     pepper = config.security.keys_pepper
     if "keys" not in config.security.auth:
         return None, None
     if pepper is None:
         raise BadSetting("security.auth names keys, but there is no security.keys.pepper to keep them with")
     secret = pepper.reveal().encode()
-    disk = backstage.disk_of(broker)
-    if disk is None:
+    if shelf is None:
         return None, Keys(secret)
-    file = KeyFile(disk, secret)
+    file = KeyFile(shelf, secret)
     return file, file.load()

@@ -1,8 +1,11 @@
 """What is changed while the server runs and outlives it: API keys and quotas.
 
-A change is written to the disk first and takes force then; if it cannot be written nothing changes. One change at a
-time. Files are written in a thread, so that no call waits for somebody else's sync. Without a disk changes live as
-long as the server.
+A change is written down first and takes force then; if it cannot be written nothing changes. One change at a time. What
+is kept is read and written in a thread, so that no call waits for somebody else's sync. Where there is nothing to keep
+it in, changes live as long as the server.
+
+Several servers may keep theirs at the same place. Then a change is made to what is kept there, again if somebody else
+was quicker, and what others have changed takes force at the next look.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Protocol, TypeVar
 
 from mqueue.log.segments.reserve import NO_ROOM
@@ -27,13 +31,21 @@ QUOTAS_MAX = 10_000
 class KeyKeeper(Protocol):
     """`mqueue.server.security.keyfile.KeyFile` is one."""
 
-    def save(self, keys: Keys) -> None: ...
+    def load(self) -> Keys: ...
+
+    def save(self, keys: Keys) -> bool: ...
+
+    def is_stale(self) -> bool: ...
 
 
 class QuotaKeeper(Protocol):
     """`mqueue.server.quotas.QuotaFile` is one."""
 
-    def save(self, quotas: Mapping[str, int]) -> None: ...
+    def load(self) -> Mapping[str, int]: ...
+
+    def save(self, quotas: Mapping[str, int]) -> bool: ...
+
+    def is_stale(self) -> bool: ...
 
 
 class Administrator:
@@ -68,7 +80,14 @@ class Administrator:
         self._told, self._default = dict(quotas), default
         self._on_quotas(self._effective(self._set), default)
 
+    async def look(self) -> None:
+        """What others changed takes force here. Raises if it cannot be seen; then what is known goes on to hold."""
+        async with self._turn:
+            await self._look_at_keys()
+            await self._look_at_quotas()
+
     async def quotas(self) -> Mapping[str, int]:
+        await self._glance()
         return self._effective(self._set)
 
     async def set_quota(self, namespace: str, per_minute: int | None) -> None:
@@ -77,18 +96,18 @@ class Administrator:
         if per_minute is not None:
             check_quota(namespace, per_minute)
         async with self._turn:
-            changed = {name: value for name, value in self._set.items() if name != namespace}
-            if per_minute is not None:
-                changed[namespace] = per_minute
-            if len(changed) > QUOTAS_MAX:
-                raise QueueFull(f"{QUOTAS_MAX} quotas are kept already", retryable=False)
-            quota_file = self._quota_file
-            if quota_file is not None:
-                await _write(lambda: quota_file.save(changed))
-            self._set = changed
-            self._on_quotas(self._effective(changed), self._default)
+            while True:
+                await self._look_at_quotas()
+                changed = {name: value for name, value in self._set.items() if name != namespace}
+                if per_minute is not None:
+                    changed[namespace] = per_minute
+                if len(changed) > QUOTAS_MAX:
+                    raise QueueFull(f"{QUOTAS_MAX} quotas are kept already", retryable=False)
+                if self._quota_file is None or await _done(partial(self._quota_file.save, changed)):
+                    return self._take_quotas(changed)
 
     async def keys(self) -> Sequence[KeyRecord]:
+        await self._glance()
         return () if self._keys is None else self._keys.records
 
     async def add_key(self, name: str, scopes: Sequence[str], expires_at: int | None) -> str:
@@ -103,29 +122,49 @@ class Administrator:
 
     async def _change_keys(self, change: Callable[[Keys], T]) -> T:
         async with self._turn:
-            if self._keys is None:
-                raise Refused("API keys are not taken here: security.auth has to name keys", code="keys_off")
-            keys = self._keys.copy()
-            answer = change(keys)
-            key_file = self._key_file
-            if key_file is not None:
-                await _write(lambda: key_file.save(keys))
-            self._keys = keys
-            self._on_keys(keys)
-            return answer
+            while True:
+                await self._look_at_keys()
+                if self._keys is None:
+                    raise Refused("API keys are not taken here: security.auth has to name keys", code="keys_off")
+                keys = self._keys.copy()
+                answer = change(keys)
+                if self._key_file is None or await _done(partial(self._key_file.save, keys)):
+                    self._take_keys(keys)
+                    return answer
+
+    async def _glance(self) -> None:
+        """Who wants to see what holds sees what others have changed just now, as long as that can be seen."""
+        with suppress(Unavailable):
+            await self.look()
+
+    async def _look_at_keys(self) -> None:
+        if self._key_file is not None and await _done(self._key_file.is_stale):
+            self._take_keys(await _done(self._key_file.load))
+
+    async def _look_at_quotas(self) -> None:
+        if self._quota_file is not None and await _done(self._quota_file.is_stale):
+            self._take_quotas(await _done(self._quota_file.load))
+
+    def _take_keys(self, keys: Keys) -> None:
+        self._keys = keys
+        self._on_keys(keys)
+
+    def _take_quotas(self, changed: Mapping[str, int]) -> None:
+        self._set = dict(changed)
+        self._on_quotas(self._effective(self._set), self._default)
 
     def _effective(self, changed: Mapping[str, int]) -> dict[str, int]:
         return {**self._told, **changed}
 
 
-async def _write(save: Callable[[], None]) -> None:
-    """To its end, also if the caller leaves meanwhile: what is on the disk and what holds must not differ."""
-    written = asyncio.get_running_loop().run_in_executor(None, save)
-    while not written.done():
+async def _done(work: Callable[[], T]) -> T:
+    """To its end, also if the caller leaves meanwhile: what is kept and what holds must not differ."""
+    working = asyncio.get_running_loop().run_in_executor(None, work)
+    while not working.done():
         with suppress(asyncio.CancelledError):
-            await asyncio.wait([written])
+            await asyncio.wait([working])
     try:
-        written.result()
+        return working.result()
     except OSError as error:
         if error.errno in NO_ROOM:
             raise DiskFull(f"no room to write this down: {error.strerror}") from error

@@ -1,9 +1,9 @@
-"""Where quotas are kept that were set while the server ran: one small file, replaced as a whole.
+"""How quotas are kept that were set while the server ran: one small document, replaced as a whole.
 
     quotas.json    "MQQ1", u32 crc of the rest, then {"version": 1, "quotas": {namespace: messages a minute}} in JSON
 
-They stand above what the configuration says. To change the format, raise the version and read both. The disk is handed
-in, locked by its owner.
+They stand above what the configuration says. To change the format, raise the version and read both. Does not know where
+it lies: the shelf is handed in.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from contextlib import suppress
 
 import msgspec
 
-from mqueue.log.segments.disk import Disk
-from mqueue.log.segments.replace import replace
-from mqueue.log.segments.sealed import read, seal, unseal
+from mqueue.log.segments.sealed import seal, unseal
 from mqueue.model.errors import Corrupt
+from mqueue.server.shelf import Shelf
 
 NAME = "quotas.json"
-TEMPORARY = "quotas.json.new"
 VERSION = 1
 _MAGIC = b"MQQ1"
 
@@ -30,14 +28,13 @@ class _Sheet(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class QuotaFile:
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
 
     def load(self) -> dict[str, int]:
         """As they were saved last; none if they never were."""
-        try:
-            data = read(self._disk, NAME)
-        except FileNotFoundError:
+        data = self._shelf.read(NAME)
+        if data is None:
             return {}
         rest = unseal(_MAGIC, data, 1)
         if rest is None:
@@ -48,7 +45,11 @@ class QuotaFile:
                 return found.quotas
         raise Corrupt(f"{NAME} is not of version {VERSION}")
 
-    def save(self, quotas: Mapping[str, int]) -> None:
-        """Durable on return."""
+    def save(self, quotas: Mapping[str, int]) -> bool:
+        """Durable on return. False: somebody else has changed them since they were loaded, and nothing is written."""
         sheet = msgspec.json.encode(_Sheet(VERSION, dict(quotas)))
-        replace(self._disk, TEMPORARY, NAME, seal(_MAGIC, sheet))
+        return self._shelf.write(NAME, seal(_MAGIC, sheet))
+
+    def is_stale(self) -> bool:
+        """Whether somebody else has changed them since they were loaded or saved."""
+        return self._shelf.is_stale(NAME)

@@ -1,11 +1,11 @@
-"""Where API keys are kept: one small file, replaced as a whole and sealed.
+"""How API keys are kept: one small document, replaced as a whole and sealed.
 
     keys.json    line 1: BLAKE2b of line 2, keyed with the pepper, in hex
                  line 2: {"version": 1, "keys": [KeyRecord, ...]} in JSON
 
 The seal makes changes by anybody without the pepper show: a widened scope, a removed revocation. It cannot tell that
-the whole file was put back to an older one. To change the format, raise the version and read both. The disk is handed
-in, locked by its owner, so that one process at a time writes.
+the whole document was put back to an older one. To change the format, raise the version and read both. Does not know
+where it lies: the shelf is handed in.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from contextlib import suppress
 
 import msgspec
 
-from mqueue.log.segments.disk import Disk
-from mqueue.log.segments.replace import replace
 from mqueue.model.errors import Corrupt, Error
 from mqueue.server.security.keys import KeyRecord, Keys, check_pepper
+from mqueue.server.shelf import Shelf
 
 NAME = "keys.json"
-TEMPORARY = "keys.json.new"
 VERSION = 1
 
 
@@ -32,29 +30,24 @@ class _Sheet(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class KeyFile:
-    def __init__(self, disk: Disk, pepper: bytes) -> None:
-        self._disk = disk
+    def __init__(self, shelf: Shelf, pepper: bytes) -> None:
+        self._shelf = shelf
         self._pepper = check_pepper(pepper)
 
     def load(self) -> Keys:
         """The keys as they were saved last; none if they never were. Corrupt: somebody else wrote here."""
-        data = self._read()
+        data = self._shelf.read(NAME)
         return Keys(self._pepper) if data is None else self._opened(data)
 
-    def save(self, keys: Keys) -> None:
-        """Durable on return: a key that was shown works after a power cut, a revoked one stays revoked."""
+    def save(self, keys: Keys) -> bool:
+        """Durable on return: a key that was shown works after a power cut, a revoked one stays revoked. False: somebody
+        else has changed them since they were loaded, and nothing is written."""
         sheet = msgspec.json.encode(_Sheet(VERSION, keys.records))
-        replace(self._disk, TEMPORARY, NAME, self._seal(sheet) + b"\n" + sheet + b"\n")
+        return self._shelf.write(NAME, self._seal(sheet) + b"\n" + sheet + b"\n")
 
-    def _read(self) -> bytes | None:
-        try:
-            file = self._disk.open(NAME)
-        except FileNotFoundError:
-            return None
-        try:
-            return self._disk.pread(file, self._disk.size(file), 0)
-        finally:
-            self._disk.close(file)
+    def is_stale(self) -> bool:
+        """Whether somebody else has changed them since they were loaded or saved."""
+        return self._shelf.is_stale(NAME)
 
     def _opened(self, data: bytes) -> Keys:
         seal, _, rest = data.partition(b"\n")
