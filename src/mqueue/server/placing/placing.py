@@ -24,6 +24,7 @@ from mqueue.cluster.tokens import vshard_of
 from mqueue.log.postgres import catalog, frames
 from mqueue.model.errors import Refused, Unavailable
 from mqueue.policy.routing import virtual_shard
+from mqueue.server.forwarding.heads import FORWARDED
 from mqueue.server.http.answer import Answer, Streamed, as_json
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Route
@@ -119,9 +120,12 @@ class Placing:
     # How
 
     async def _at_owner(self, call: Call, route: Route, vshard: int) -> Answer | Streamed:
-        """At whoever delivers from a virtual shard; if that is nobody just now, somebody soon will."""
+        """At whoever delivers from a virtual shard; if that is nobody just now, somebody soon will.
+
+        A request that another node forwarded does not wait here: the other one has to look again.
+        """
         loop = asyncio.get_running_loop()
-        until = loop.time() + _PATIENCE_SECONDS
+        until = loop.time() + (0 if FORWARDED in call.headers else _PATIENCE_SECONDS)
         while True:
             home = self._node.home(vshard)
             try:
