@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import disk_depth, disk_rates, disk_recovery, footprint, harness, http, http_push, worst
+from benchmarks import cluster, disk_depth, disk_rates, disk_recovery, footprint, harness, http, http_push, worst
 from benchmarks.disk import file_system, home
 from benchmarks.harness import Benchmark
 from benchmarks.memory_broker import Arrow, Batches, DeepPublish, DeepReceive, Fanout, Singles, flat, rates
@@ -51,6 +51,11 @@ BENCHMARKS = (
     Benchmark("http/latency", "publishes on a schedule that waits for nobody", http.latency),
     Benchmark("http/push", "messages pushed to a consumer", http_push.push),
     Benchmark("http/connections", "connections that are idle, or slow", http.connections),
+    Benchmark("cluster/publish", "publishes to a node, committed by PostgreSQL", cluster.publish),
+    Benchmark("cluster/cycle", "publish, receive and ack at a node, and with a row for each message", cluster.cycle),
+    Benchmark("cluster/dequeue", "one message, handed out in the process of the node", cluster.dequeue),
+    Benchmark("cluster/transaction", "the same while somebody holds a transaction open", cluster.flat_transaction),
+    Benchmark("cluster/backlog", "the same on top of many messages that wait", cluster.flat_backlog),
 )
 
 

@@ -47,16 +47,16 @@ def published_arrow() -> bytes:
 def batches(profile: Profile) -> Iterator[Result]:
     """Publishes of many messages, each durable before its answer."""
     with _serving() as server:
-        yield from _rate(server, profile, "JSON, 1000 at a time", _asking(published(1000)), 8, 1000, 400e3)
-        yield from _rate(server, profile, "JSON, 100 at a time", _asking(published(100)), 8, 100, 150e3)
-        yield from _rate(server, profile, "Arrow, 1000 at a time", _asking(published_arrow()), 8, 1000, 1.5e6)
+        yield from rate(server, profile, "JSON, 1000 at a time", asking(published(1000)), 8, 1000, 400e3)
+        yield from rate(server, profile, "JSON, 100 at a time", asking(published(100)), 8, 100, 150e3)
+        yield from rate(server, profile, "Arrow, 1000 at a time", asking(published_arrow()), 8, 1000, 1.5e6)
 
 
 def singles(profile: Profile) -> Iterator[Result]:
     """Publishes of one message."""
     with _serving() as server:
-        yield from _rate(server, profile, "64 connections", _asking(published(1)), 64, 1, 10e3)
-        yield from _rate(server, profile, "one connection", _asking(published(1)), 1, 1, 1500)
+        yield from rate(server, profile, "64 connections", asking(published(1)), 64, 1, 10e3)
+        yield from rate(server, profile, "one connection", asking(published(1)), 1, 1, 1500)
 
 
 def cycle(profile: Profile) -> Iterator[Result]:
@@ -71,7 +71,7 @@ def cycle(profile: Profile) -> Iterator[Result]:
         await line.ask(request("POST", f"/v1/leases/{answer[start : start + 32].decode()}/ack"))
 
     with _serving() as server:
-        yield from _rate(server, profile, "publish, receive and ack, 100 at a time", turn, 4, 100, 100e3)
+        yield from rate(server, profile, "publish, receive and ack, 100 at a time", turn, 4, 100, 100e3)
 
 
 def latency(profile: Profile) -> Iterator[Result]:
@@ -106,11 +106,11 @@ def _serving(headers_timeout_ms: int = SLOW_MS) -> Iterator[Server]:
         yield server
 
 
-def _asking(asked: bytes) -> Turn:
+def asking(asked: bytes) -> Turn:
     return lambda line: line.ask(asked)
 
 
-def _rate(
+def rate(
     server: Server, profile: Profile, label: str, turn: Turn, count: int, messages: int, target: float
 ) -> Iterator[Result]:
     """Connections that do something again and again, for a while."""
@@ -118,14 +118,14 @@ def _rate(
     rates, costs = [], []
     for _ in range(profile.rounds):
         before, _ = server.usage()
-        turns, taken = uvloop.run(_again(server.port, turn, count, seconds))
+        turns, taken = uvloop.run(again(server.port, turn, count, seconds))
         rates.append(turns * messages / taken)
         costs.append((server.usage()[0] - before) / turns)
     note = f"median {short(median(rates))}/s; {1e6 * min(costs):.0f} µs of the server's processor for each"
     yield Result(label, max(rates), "msg/s", ">=", target, note=note, samples=rates)
 
 
-async def _again(port: int, turn: Turn, count: int, seconds: float) -> tuple[int, float]:
+async def again(port: int, turn: Turn, count: int, seconds: float) -> tuple[int, float]:
     """How many turns were done in how many seconds; each connection does at least one."""
     async with lines(port, count) as opened:
         started = perf_counter()

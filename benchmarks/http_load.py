@@ -10,7 +10,7 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -22,10 +22,22 @@ _LENGTH = b"content-length: "
 
 
 class Server:
-    """A server in a child process, over a directory of its own."""
+    """A server in a child process, over a directory of its own; with databases it is a node of a cluster."""
 
-    def __init__(self, directory: Path, headers_timeout_ms: int = 10_000) -> None:
-        words = [sys.executable, "-m", "benchmarks.http_server", str(directory), str(headers_timeout_ms)]
+    def __init__(
+        self,
+        directory: Path,
+        headers_timeout_ms: int = 10_000,
+        databases: Sequence[str] = (),
+        redis: Sequence[str] = (),
+    ) -> None:
+        about = {
+            "dir": str(directory),
+            "headers_timeout_ms": headers_timeout_ms,
+            "databases": databases,
+            "redis": redis,
+        }
+        words = [sys.executable, "-m", "benchmarks.http_server", json.dumps(about)]
         root = Path(__file__).parents[1]
         self._child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root)
         self.port = int(self._read()["port"])
@@ -61,6 +73,8 @@ class Line(asyncio.Protocol):
         self._head = 0
         self._answer: asyncio.Future[bytes] | None = None
         self._transport: Any = None
+        self.headers = b""
+        """Those of the last answer."""
         self.lost = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -86,7 +100,7 @@ class Line(asyncio.Protocol):
         self._finish(exc or ConnectionResetError("the server closed the connection"))
 
     def _finish(self, error: Exception | None) -> None:
-        body, self._data, self._wanted = self._data[self._head :], b"", 0
+        self.headers, body, self._data, self._wanted = self._data[: self._head], self._data[self._head :], b"", 0
         answer, self._answer = self._answer, None
         if answer is not None and not answer.done():
             answer.set_result(body) if error is None else answer.set_exception(error)

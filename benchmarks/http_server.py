@@ -1,6 +1,7 @@
-"""`python -m benchmarks.http_server DIRECTORY MS`: a server in a process of its own, until its input ends.
+"""`python -m benchmarks.http_server JSON`: a server in a process of its own, until its input ends.
 
-Headers may take so many milliseconds.
+The JSON names its directory (`dir`), for how many milliseconds headers may take, and the databases and the Redis of a
+cluster that it is a node of.
 
 Says where it listens; then for each line that it reads, how many seconds of processor time it has used and how much
 memory it has.
@@ -15,6 +16,7 @@ import resource
 import sys
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import uvloop
 from msgspec.structs import replace
@@ -22,17 +24,23 @@ from msgspec.structs import replace
 from benchmarks.disk import STORAGE
 from mqueue.assembly.serve import settle_down
 from mqueue.assembly.server import Serving
-from mqueue.config import Address, Config
+from mqueue.config import Address, Config, Secret
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-async def serve(directory: str, headers_timeout_ms: int) -> None:
+async def serve(about: dict[str, Any]) -> None:
     config = Config()
+    databases = tuple(map(Secret, about["databases"]))
+    redis = config.cluster.redis
+    if about["redis"]:
+        address, password = about["redis"]
+        redis = replace(redis, addresses=(address,), password=Secret(password))
     config = replace(
         config,
-        server=replace(config.server, http=Address("127.0.0.1", 0), headers_timeout_ms=headers_timeout_ms),
-        data=replace(config.data, dir=directory, storage=STORAGE),
+        server=replace(config.server, http=Address("127.0.0.1", 0), headers_timeout_ms=about["headers_timeout_ms"]),
+        data=replace(config.data, dir=about["dir"], storage=STORAGE),
+        cluster=replace(config.cluster, databases=databases, redis=redis),
     )
     serving = Serving(config)
     address = await serving.start()
@@ -47,11 +55,11 @@ async def serve(directory: str, headers_timeout_ms: int) -> None:
     await serving.stop()
 
 
-def main(directory: str, headers_timeout_ms: str) -> None:
+def main(about: str) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(directory, int(headers_timeout_ms)))
+        runner.run(serve(json.loads(about)))
 
 
 if __name__ == "__main__":
