@@ -1,0 +1,142 @@
+"""The faults: each breaks something under a load, waits until it is whole again, and says what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import uuid4
+
+from msgspec import Struct
+
+from mqueue.log.postgres import owning
+from mqueue.policy.routing import virtual_shard
+from tests.cluster.faults.history import now
+from tests.cluster.faults.scene import Disturbance, Scene
+
+STOP_SECONDS = 8.0
+"""Longer than a session lasts."""
+AWAY_SECONDS = 2.0
+
+
+class Fault(Struct, frozen=True):
+    name: str
+    run: Callable[[Scene], Disturbance]
+    redis: bool = False
+    wal: bool = False
+
+
+def kill_owner(scene: Scene) -> Disturbance:
+    """Without a word. Others wait until its session is over."""
+    victim = scene.busiest()
+    topics = scene.owned(victim)
+    since = now()
+    victim.kill()
+    scene.wait_back(topics, since)
+    return Disturbance(since, now(), topics, nodes=[victim.url], in_time=True)
+
+
+def stop_owner(scene: Scene) -> Disturbance:
+    """It stands still for longer than its session lasts, and then goes on as if nothing had happened. What it is asked
+    meanwhile it answers then."""
+    victim = scene.busiest()
+    topics = scene.owned(victim)
+    leases = [scene.take(victim, topic, 20, 3.0) for topic in topics for _ in range(3)]
+    since = now()
+    victim.pause()
+    asked = scene.ack_later(victim, leases)
+    scene.wait(STOP_SECONDS)
+    scene.wait_back(topics, since)
+    victim.resume()
+    for thread in asked:
+        thread.join()
+    scene.probe([victim])
+    return Disturbance(since, now(), topics, nodes=[victim.url], in_time=True)
+
+
+def kill_server(scene: Scene) -> Disturbance:
+    """A PostgreSQL server, with everything that is under way."""
+    number = scene.rng.randrange(len(scene.stage.servers))
+    topics = scene.on(number)
+    since = now()
+    scene.stage.servers[number].kill()
+    scene.wait(AWAY_SECONDS)
+    scene.stage.servers[number].start()
+    scene.wait_back(topics, since)
+    return Disturbance(since, now(), topics, silent=topics)
+
+
+def pause_server(scene: Scene) -> Disturbance:
+    """Connections stay, nobody answers; sessions end meanwhile."""
+    number = scene.rng.randrange(len(scene.stage.servers))
+    topics = scene.on(number)
+    since = now()
+    scene.stage.servers[number].pause()
+    scene.wait(STOP_SECONDS)
+    scene.stage.servers[number].resume()
+    scene.wait_back(topics, since)
+    return Disturbance(since, now(), topics, silent=topics)
+
+
+def end_session(scene: Scene) -> Disturbance:
+    """By hand, while the node lives and thinks that it owns: another takes over at once."""
+    victim = scene.busiest()
+    topics = scene.owned(victim)
+    since = now()
+    for server in range(len(scene.stage.databases)):
+        for owner in scene.stage.sessions(server, victim):
+            scene.stage.link(server).call(
+                "update mqueue.sessions set until = clock_timestamp() where owner = %b", (owner,)
+            )
+    scene.wait_back(topics, since)
+    return Disturbance(since, now(), topics)
+
+
+def usurp(scene: Scene) -> Disturbance:
+    """Another owns what a node thinks is its own, in the middle of its commits; and leaves again."""
+    victim = scene.busiest()
+    topics = scene.owned(victim)
+    since = now()
+    for server in range(len(scene.stage.databases)):
+        link, ghost = scene.stage.link(server), uuid4()
+        vshards = [virtual_shard(scene.namespace, topic.name) for topic in topics if topic.server == server]
+        owning.beat(link, ghost, 1000, "", 2_000)
+        for owner in scene.stage.sessions(server, victim):
+            link.call("update mqueue.sessions set until = clock_timestamp() where owner = %b", (owner,))
+        owning.own(link, ghost, vshards)
+        scene.wait(0.3)
+        owning.leave_session(link, ghost)
+    scene.wait_back(topics, since)
+    return Disturbance(since, now(), topics)
+
+
+def hand_over(scene: Scene) -> Disturbance:
+    """A node is told to stop, and gives back what it has."""
+    victim = scene.busiest()
+    topics = scene.owned(victim)
+    since = now()
+    victim.terminate()
+    victim.wait()
+    scene.wait_back(topics, since)
+    return Disturbance(since, now(), topics, nodes=[victim.url])
+
+
+def join(scene: Scene) -> Disturbance:
+    """One more node, which gets its share."""
+    before = {node.url: scene.owned(node) for node in scene.stage.nodes}
+    since = now()
+    node = scene.stage.add_node()
+    scene.stage.wait_until(scene.stage.settled)
+    topics = [topic for topic in scene.owned(node) if topic not in before.get(node.url, [])]
+    scene.wait_back(topics, since)
+    return Disturbance(since, now(), topics)
+
+
+FAULTS = (
+    Fault("kill owner", kill_owner),
+    Fault("stop owner", stop_owner),
+    Fault("kill server", kill_server),
+    Fault("pause server", pause_server),
+    Fault("end session", end_session),
+    Fault("usurp", usurp),
+    Fault("hand over", hand_over),
+    Fault("join", join),
+)

@@ -1,0 +1,111 @@
+"""One run: a load, a fault in the middle of it, and what came of it."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+from msgspec import Struct
+
+from tests.cluster.faults import measures
+from tests.cluster.faults.breaking import Fault
+from tests.cluster.faults.calls import PATIENT, Caller, configure
+from tests.cluster.faults.checks import wrong
+from tests.cluster.faults.history import KEYED, UNKNOWN, History, now
+from tests.cluster.faults.load import Load
+from tests.cluster.faults.scene import Disturbance, Scene, until_true
+from tests.cluster.faults.stage import Stage, make_topics
+
+BACK_SECONDS_MAX = 6.0
+"""A session lasts five seconds, and nodes look once a second."""
+DRAIN_SECONDS_MAX = 180.0
+AFTER_SECONDS = 2.0
+
+
+class Outcome(Struct):
+    fault: str
+    seed: int
+    messages: int = 0
+    calls: int = 0
+    unknown: int = 0
+    """Calls of which nobody knows what became of them."""
+    back: float = 0.0
+    """Seconds until everything was delivered again."""
+    silence: float = 0.0
+    """The longest time in which nothing could be published to topics that were to be published to."""
+    others: int = 0
+    """Calls on topics that had nothing to do with it, at nodes that could be asked, and yet were not answered."""
+    rates: tuple[float, float] = (0.0, 0.0)
+    """Messages a second that were delivered from these, before and meanwhile."""
+    probes: tuple[int, int] = (0, 0)
+    """Stale tokens that were tried, and refused."""
+    wrong: list[str] = []
+    slow: list[str] = []
+    """What took too long: wrong on a machine that has time for it."""
+
+    def __str__(self) -> str:
+        told = (
+            f"{self.fault:14} seed {self.seed:3}  {self.messages:6} messages {self.calls:6} calls"
+            f" {self.unknown:4} unknown"
+            f"  back {self.back:5.1f} s  silence {self.silence:4.1f} s  others {self.others:3} failed,"
+            f" {self.rates[0]:4.0f} -> {self.rates[1]:4.0f}/s  stale {self.probes[1]}/{self.probes[0]} refused"
+        )
+        return "\n".join(
+            [told, *(f"    WRONG {line}" for line in self.wrong), *(f"    SLOW {line}" for line in self.slow)]
+        )
+
+
+def run(stage: Stage, fault: Fault, seed: int, messages: int, number: int = 0) -> Outcome:
+    """`number`: so that runs on one stage have namespaces of their own."""
+    rng = Random(f"{fault.name} {seed}")
+    namespace = re.sub(r"\W", "-", f"{fault.name}-{seed}-{number}")
+    topics = make_topics(namespace, len(stage.databases), 1 if len(stage.databases) > 1 else 2)
+    history = History(topics)
+    caller = Caller(history, namespace)
+    scene = Scene(stage, caller, namespace, topics, rng)
+    load = Load(caller, topics, stage.urls, f"{fault.name} {seed}", durability="wal" if fault.wal else None)
+    try:
+        for topic in topics:
+            configure(caller.client(stage.urls()[0], PATIENT), topic, 3 if topic.kind == KEYED else 2)
+        begun = now()
+        load.start()
+        _reach(load, int(messages * rng.uniform(0.2, 0.4)))
+        disturbance = fault.run(scene)
+        _reach(load, messages)
+        scene.wait(AFTER_SECONDS)
+        load.stop_publishing()
+        until_true(lambda: not any((scene.left() or {"?": 1}).values()), DRAIN_SECONDS_MAX)
+        load.stop()
+        outcome = Outcome(fault.name, seed, probes=scene.probe([node for node in stage.nodes if node.runs]))
+        outcome.wrong = wrong(history, scene.final())
+    finally:
+        load.stop()
+        history.save(stage.place / f"{namespace}.jsonl")
+        caller.close()
+    _measure(outcome, history, disturbance, begun)
+    return outcome
+
+
+def _reach(load: Load, messages: int) -> None:
+    history = load.history
+    reached = until_true(lambda: history.published >= messages or bool(load.failures), DRAIN_SECONDS_MAX)
+    assert reached, f"{history.published} of {messages} messages were published in {DRAIN_SECONDS_MAX:g} seconds"
+
+
+def _measure(outcome: Outcome, history: History, disturbance: Disturbance, begun: float) -> None:
+    since, until = disturbance.since, disturbance.until
+    outcome.messages = history.published
+    calls = history.calls
+    outcome.calls, outcome.unknown = len(calls), sum(call.outcome == UNKNOWN for call in calls)
+    outcome.back = max(measures.back_after(history, disturbance.topics, since).values(), default=0.0)
+    open_topics = [topic for topic in history.topics.values() if topic not in disturbance.silent]
+    outcome.silence = measures.longest_gap(measures.publishing(history, open_topics), since, until)
+    others = [topic for topic in history.topics.values() if topic not in disturbance.topics]
+    failed = measures.troubled(history, others, since, until)
+    blamed = [call for call in failed if call.node not in disturbance.nodes]
+    outcome.others = len(blamed)
+    outcome.rates = measures.rate(history, others, begun, since), measures.rate(history, others, since, until)
+    if disturbance.in_time and outcome.back > BACK_SECONDS_MAX:
+        outcome.slow.append(f"delivered again after {outcome.back:.1f} s; {BACK_SECONDS_MAX:g} s are allowed")
+    if blamed:
+        outcome.slow.append(f"{len(blamed)} calls on other topics failed, such as {blamed[0]!r:.300}")

@@ -1,0 +1,143 @@
+"""Where a fault happens: a cluster with a load on it, and what a fault needs to know of both."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from random import Random
+
+from msgspec import Struct
+
+from mqueue.model.errors import Error
+from tests.cluster.faults import measures
+from tests.cluster.faults.calls import PATIENT, Caller
+from tests.cluster.faults.checks import holds
+from tests.cluster.faults.history import NO, Dead, Final, History, Receive, Row, Settle, Topic, digest, now, uid_of
+from tests.cluster.faults.stage import NodeProcess, Stage
+
+BACK_SECONDS_MAX = 30.0
+PROBES_MAX = 60
+PROBES = ("ack", "nack", "extend", "reject")
+_PAGE = 10_000
+
+
+class Disturbance(Struct):
+    """What a fault did, for those who measure. Times are those of the history."""
+
+    since: float
+    until: float
+    topics: list[Topic]
+    """Whose delivery it stopped."""
+    silent: list[Topic] = []
+    """Which could not be published to."""
+    nodes: list[str] = []
+    """Who could not be asked."""
+    in_time: bool = False
+    """Whether somebody had to take over within the time that a session lasts, and a second."""
+
+
+class Scene:
+    def __init__(self, stage: Stage, caller: Caller, namespace: str, topics: Sequence[Topic], rng: Random) -> None:
+        self.stage = stage
+        self.caller = caller
+        self.history: History = caller.history
+        self.namespace = namespace
+        self.topics = list(topics)
+        self.rng = rng
+
+    def busiest(self) -> NodeProcess:
+        """The node that delivers most of the topics."""
+        return max(self.stage.nodes, key=lambda node: len(self.owned(node)))
+
+    def owned(self, node: NodeProcess) -> list[Topic]:
+        return self.stage.owned(self.topics, self.namespace, node)
+
+    def on(self, server: int) -> list[Topic]:
+        return [topic for topic in self.topics if topic.server == server]
+
+    def other(self, node: NodeProcess) -> NodeProcess:
+        return next(one for one in self.stage.nodes if one is not node and one.runs)
+
+    def wait(self, seconds: float) -> None:
+        threading.Event().wait(seconds)
+
+    def wait_back(self, topics: Sequence[Topic], since: float) -> None:
+        """Until all of them are delivered again by an owner that came later. Whether they are is for others to say."""
+        until = now() + BACK_SECONDS_MAX
+        while now() < until:
+            if all(found < BACK_SECONDS_MAX for found in measures.back_after(self.history, topics, since).values()):
+                return
+            self.wait(0.2)
+
+    def take(self, node: NodeProcess, topic: Topic, limit: int, seconds: float) -> Receive:
+        return self.caller.receive(node.url, topic.name, limit, seconds, timeout=PATIENT)
+
+    def ack_later(self, node: NodeProcess, leases: Sequence[Receive]) -> list[threading.Thread]:
+        """Ask a node that stands still to ack these: it finds the requests when it goes on."""
+
+        def ack(lease: Receive) -> None:
+            ids = [got.id for got in lease.got]
+            self.caller.settle(node.url, lease.topic, "ack", lease.token, ids, timeout=PATIENT)
+
+        threads = [threading.Thread(target=ack, args=(lease,), daemon=True) for lease in leases if lease.got]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    # Afterwards
+
+    def probe(self, nodes: Sequence[NodeProcess]) -> tuple[int, int]:
+        """Settle on purpose with tokens that others have overtaken; how often that was tried, and refused.
+
+        What was asked with a token before is not asked again: that would be answered as it was then.
+        """
+        old: dict[str, list[int]] = {}
+        for id, found in holds(self.history).items():
+            for hold in sorted(found, key=lambda hold: hold.start)[:-1]:
+                old.setdefault(hold.token, []).append(id)
+        where = {call.token: call.topic for call in self.history.answered(Receive)}
+        before = {(call.token, call.verb) for call in self.history.of(Settle)}
+        tokens = self.rng.sample(sorted(old), min(PROBES_MAX, len(old)))
+        tried: list[Settle] = []
+        for token in tokens:
+            verb = self.rng.choice([verb for verb in PROBES if (token, verb) not in before] or ["release"])
+            node = self.rng.choice(nodes)
+            seconds = 5.0 if verb == "extend" else 0.0
+            tried.append(self.caller.settle(node.url, where[token], verb, token, old[token], seconds=seconds))
+        return len(tried), sum(call.outcome == NO and bool(call.lost) for call in tried)
+
+    def left(self) -> dict[str, int] | None:
+        """By topic, how many messages are neither acked nor dead; None: nobody knows."""
+        client = self.caller.client(self._alive().url, PATIENT)
+        found = {}
+        try:
+            for topic in self.topics:
+                stats = client.stats(topic.name)
+                found[topic.name] = stats.ready + stats.waiting + stats.leased + stats.scheduled
+        except Error:
+            return None
+        return found
+
+    def final(self) -> Final:
+        """All that is there. Asked when nothing is broken any more."""
+        client = self.caller.client(self._alive().url, PATIENT)
+        final = Final(left=self.left() or {"?": 1})
+        for topic in self.topics:
+            for m in client.scan(topic.name):
+                row = Row(topic.name, m.partition, m.offset, m.id, uid_of(m.payload), digest(m.payload))
+                final.rows.append(row)
+            for dead in client.dlq(topic.name).messages(_PAGE):
+                final.dead.append(Dead(topic.name, int(dead.headers["x-origin-id"]), dead.attempts))
+        return final
+
+    def _alive(self) -> NodeProcess:
+        return next(node for node in self.stage.nodes if node.runs and not node.stopped)
+
+
+def until_true(condition: Callable[[], bool], seconds: float) -> bool:
+    end = now() + seconds
+    while not condition():
+        if now() > end:
+            return False
+        threading.Event().wait(0.1)
+    return True
