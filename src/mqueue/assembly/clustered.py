@@ -3,35 +3,75 @@
 from __future__ import annotations
 
 import asyncio
+import os
+
+from msgspec import Struct
 
 from mqueue.assembly.security import nodes_tls
 from mqueue.broker.loop import LoopBroker
 from mqueue.cluster.estate import Estate
 from mqueue.cluster.node import Node
 from mqueue.config import Config
+from mqueue.log.postgres import migrate
+from mqueue.log.postgres.link import Link, SharedLink
 from mqueue.model.clock import Clock
+from mqueue.server.administration import Administrator
 from mqueue.server.forwarding.forwarder import Forwarder
-from mqueue.server.forwarding.voucher import Voucher
 from mqueue.server.http.service import Service
+from mqueue.server.placing.lookout import Lookout
+from mqueue.server.placing.peers import Peers
 from mqueue.server.placing.placing import Placing
 from mqueue.server.placing.poking import Poker
+from mqueue.server.placing.shelf import SharedShelf
+
+_SECRET_BYTES = 32
+
+
+class Approach(Struct, frozen=True):
+    """What a node knows of its cluster before it lets anybody in: keys and quotas, and how other nodes prove that they
+    are."""
+
+    secret: bytes
+    shelf: SharedShelf
+    link: Link
+
+
+def approach(config: Config) -> Approach:
+    """Waits for the first server."""
+    link = SharedLink(config.cluster.databases[0].reveal(), "shared")
+    try:
+        migrate.migrate(link)
+        return Approach(migrate.secret_of(link, os.urandom(_SECRET_BYTES)), SharedShelf(link), link)
+    except BaseException:
+        link.close()
+        raise
 
 
 class Membership:
     """A node, and its lines to the others."""
 
-    def __init__(self, node: Node, forwarder: Forwarder, poker: Poker) -> None:
+    def __init__(self, node: Node, forwarder: Forwarder, poker: Poker, lookout: Lookout) -> None:
         self._node = node
         self._forwarder = forwarder
         self._poker = poker
+        self._lookout = lookout
 
     async def end(self) -> None:
+        await self._lookout.close()
         await self._poker.close()
         await self._forwarder.close()
         await asyncio.to_thread(self._node.close)
 
 
-async def join(config: Config, service: Service, root: LoopBroker, address: str, clock: Clock | None) -> Membership:
+async def join(
+    config: Config,
+    service: Service,
+    root: LoopBroker,
+    known: Approach,
+    administrator: Administrator,
+    address: str,
+    clock: Clock | None,
+) -> Membership:
     """Become a node. `root` is a broker without messages: it keeps what has no place of its own yet."""
     lines = Lines()
     node = Node(
@@ -43,13 +83,13 @@ async def join(config: Config, service: Service, root: LoopBroker, address: str,
         clock=clock,
     )
     root._engine.quotas = node.quotas
-    node.quotas.replace(config.quotas.namespaces, config.quotas.default)
+    administrator.configure(config.quotas.namespaces, config.quotas.default)
     await asyncio.to_thread(node.start)
-    forwarder = Forwarder(address, nodes_tls(config), node.secret)
+    forwarder = Forwarder(address, nodes_tls(config), known.secret)
     lines.poker = Poker(forwarder, service)
-    service.voucher = Voucher(node.secret)
-    service.places = Placing(node, forwarder, lambda estate: _inside(service, estate))
-    return Membership(node, forwarder, lines.poker)
+    peers = Peers(forwarder, node.others)
+    service.places = Placing(node, forwarder, peers, lambda estate: _inside(service, estate))
+    return Membership(node, forwarder, lines.poker, Lookout(administrator))
 
 
 class Lines:

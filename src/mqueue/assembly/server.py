@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from importlib.metadata import version
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
@@ -19,6 +21,7 @@ from mqueue.model.clock import Clock, SystemClock
 from mqueue.model.errors import BadSetting, Unavailable
 from mqueue.model.settings import describe
 from mqueue.server.administration import Administrator
+from mqueue.server.forwarding.voucher import Voucher
 from mqueue.server.http.app import App
 from mqueue.server.http.listen import Listener
 from mqueue.server.http.routes import Route, Routes
@@ -28,13 +31,14 @@ from mqueue.server.http.watching import Watch
 from mqueue.server.logs import write_audit
 from mqueue.server.metrics.page import Page, Vitals
 from mqueue.server.metrics.requests import Requests
+from mqueue.server.placing.joining import Joining
 from mqueue.server.security.audit import Audit
 from mqueue.server.security.gatekeeper import Gatekeeper
 from mqueue.server.security.tls import ServerTls
 from mqueue.wire.arrow import warm_up
 
 if TYPE_CHECKING:
-    from mqueue.assembly.clustered import Membership
+    from mqueue.assembly.clustered import Approach, Membership
 
 
 class Serving:
@@ -50,6 +54,7 @@ class Serving:
         self._broker: AsyncBroker | None = None
         self._listener: Listener | None = None
         self._service: Service | None = None
+        self._known: Approach | None = None
         self._node: Membership | None = None
         self._given_clock = clock
 
@@ -61,11 +66,13 @@ class Serving:
         try:
             _look_back(self.config, self._behind)
             self._tls = tls_of(self.config, self._clock.now())
-            self._listener = await self._listen(self._broker)
             if self.config.cluster.databases:
-                await self._join()
+                self._known = await asyncio.to_thread(_clustered().approach, self.config)
+            self._listener = await self._listen(self._broker)
+            if self._known is not None:
+                await self._join(self._known)
         except BaseException:
-            await self._broker.close()
+            await self.stop()
             raise
         return Address(self.config.server.http.host, self._listener.port)
 
@@ -75,22 +82,21 @@ class Serving:
             await self._listener.close()
         if self._node is not None:
             await self._node.end()
+        if self._known is not None:
+            self._known.link.close()
         if self._broker is not None:
             await self._behind.close_keeping_leases()
 
-    async def _join(self) -> None:
-        """Only who is a node of a cluster loads what that needs."""
-        try:
-            from mqueue.assembly.clustered import join
-        except ModuleNotFoundError as error:
-            raise BadSetting(f"a cluster needs {error.name}: pip install 'mqueue[cluster]'") from None
-
+    async def _join(self, known: Approach) -> None:
         assert self._service is not None
         assert self._listener is not None
+        assert self._administrator is not None
         scheme = "http" if self._tls is None else "https"
         listened = f"{scheme}://{Address(self.config.server.http.host, self._listener.port)}"
         address = self.config.cluster.address or listened
-        self._node = await join(self.config, self._service, self._behind, address, self._given_clock)
+        self._node = await _clustered().join(
+            self.config, self._service, self._behind, known, self._administrator, address, self._given_clock
+        )
 
     @property
     def poison(self) -> str:
@@ -125,7 +131,13 @@ class Serving:
         requests = Requests((route.method, route.path) for route in table)
         service = self._service = Service(broker, self._door, self._clock, _bounds(config))
         service.local = is_private(config)
-        service.administration = self._administrator = administrator_of(config, self._behind, self._clock, self._door)
+        known = self._known
+        shared = None if known is None else known.shelf
+        service.administration = self._administrator = await asyncio.to_thread(
+            administrator_of, config, self._behind, self._clock, self._door, shared
+        )
+        if known is not None:
+            service.places, service.voucher = Joining(), Voucher(known.secret)
         listener = await _open(App(service, Routes(table), Watch(requests)), config.server.http, self._tls)
         if config.metrics.enabled:
             service.page = self._page(requests, listener)
@@ -142,6 +154,15 @@ class Serving:
             self._door.refusals,
         )
         return Page(self._behind, self._clock, requests, vitals, config.metrics.topics_max, config.metrics.interval_ms)
+
+
+def _clustered() -> ModuleType:
+    """Only who is a node of a cluster loads what that needs."""
+    try:
+        from mqueue.assembly import clustered
+    except ModuleNotFoundError as error:
+        raise BadSetting(f"a cluster needs {error.name}: pip install 'mqueue[cluster]'") from None
+    return clustered
 
 
 async def _open(app: App, address: Address, tls: ServerTls | None) -> Listener:

@@ -7,6 +7,7 @@ became of it, ends every holding that took part: what they remember is not to be
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
@@ -14,9 +15,11 @@ from uuid import UUID
 import msgspec
 
 from mqueue.cluster.holding import Holding, Job
+from mqueue.cluster.meters import Meters
 from mqueue.cluster.problems import reason
 from mqueue.log.postgres import catalog, journal
-from mqueue.log.postgres.appends import Appended
+from mqueue.log.postgres.appends import Appended, Sheet
+from mqueue.log.postgres.journal import Entry
 from mqueue.log.postgres.link import Link
 from mqueue.model.events import TopicDropped, TopicSet
 
@@ -34,11 +37,13 @@ class Committer:
         owner: Callable[[], UUID],
         stamp: Callable[[], int | None],
         lost: Callable[[list[Holding]], None],
+        meters: Meters,
     ) -> None:
         self._link = link
         self._owner = owner
         self._stamp = stamp
         self._lost = lost
+        self._meters = meters
         self._dirty: dict[int, Holding] = {}
         self._busy = False
         self._asked = False
@@ -71,9 +76,24 @@ class Committer:
         entries = [entry for job in jobs if (entry := job.entry()) is not None]
         sheets = [sheet for job in jobs for sheet in job.sheets()]
         late = [one for job in jobs for one in job.batch.late]
-        placed = journal.commit(self._link, self._owner(), entries, sheets, self._stamp(), late=late)
+        placed = self._measured(entries, sheets, late)
         for job in jobs:
             self._tell_catalog(job)
+        return placed
+
+    def _measured(
+        self, entries: list[Entry], sheets: list[Sheet], late: list[tuple[int, int, int, int, int]]
+    ) -> list[Appended]:
+        meters, begun = self._meters, time.monotonic()
+        meters.commits += 1
+        try:
+            placed = journal.commit(self._link, self._owner(), entries, sheets, self._stamp(), late=late)
+        except BaseException:
+            meters.commit_failures += 1
+            raise
+        finally:
+            meters.commit_seconds += time.monotonic() - begun
+        meters.commit_rows += len(entries) + sum(sheet.count for sheet in sheets)
         return placed
 
     def _tell_catalog(self, job: Job) -> None:

@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,20 +20,22 @@ from typing import Any, TypeVar
 import msgspec
 
 from mqueue.broker.engine import Engine
+from mqueue.cluster import survey
 from mqueue.cluster.arriving import Arriving
 from mqueue.cluster.catalog import ShardCatalog
 from mqueue.cluster.committer import Committer
 from mqueue.cluster.holding import Holding
+from mqueue.cluster.meters import Meters
 from mqueue.cluster.mouth import Mouth
 from mqueue.cluster.plan import Plan
 from mqueue.cluster.problems import doubtful
 from mqueue.cluster.rounds import Rounds
-from mqueue.cluster.survey import Owner
+from mqueue.cluster.survey import SESSION_MS, Owner
 from mqueue.cluster.tenure import Tenure
 from mqueue.cluster.time import ShardClock
 from mqueue.cluster.tokens import token_epoch
 from mqueue.heart.heart import Heart
-from mqueue.log.postgres import catalog
+from mqueue.log.postgres import catalog, frames
 from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.cache import Cache
 from mqueue.log.postgres.link import Link, SharedLink
@@ -63,6 +66,7 @@ class Estate:
 
     def __init__(self, dsn: str, name: str, plan: Plan, poke: Callable[[str, str, str], None]) -> None:
         self.name = name
+        self.meters = Meters()
         self.holdings: dict[int, Holding] = {}
         self._trouble = ""
         """Why the last look at the server failed: told once."""
@@ -80,7 +84,7 @@ class Estate:
         """Of each topic that we heard of, its virtual shard."""
         self._loading: dict[int, asyncio.Future[Holding]] = {}
         self._errands = ThreadPoolExecutor(2, thread_name_prefix=f"mqueue-{name}")
-        self._tenure = Tenure(name, plan.seat, self._scout, self._errand, self.holding, self._not_ours)
+        self._tenure = Tenure(name, plan.seat, self._scout, self._errand, self.holding, self._not_ours, self.meters)
         self._arriving = Arriving(self.holdings, self._homes, self.reader, self._errand, self._passed)
         self._tasks: set[asyncio.Future[None]] = set()
         self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
@@ -108,6 +112,22 @@ class Estate:
         """Do something in the loop of this estate. Who is cancelled meanwhile cancels it."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
+    @property
+    def takes(self) -> bool:
+        """Whether messages can be published to this server, as far as we know."""
+        meters = self.meters
+        fresh = time.monotonic() - meters.beaten_at < SESSION_MS / 1000
+        return bool(self.owners) and bool(meters.beaten_at) and fresh and meters.breaker != "open"
+
+    @property
+    def lives(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def owned(self) -> int:
+        """How many virtual shards are ours."""
+        return len(self._tenure.mine)
+
     def _live(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
@@ -123,7 +143,7 @@ class Estate:
     # In the loop
 
     async def _begin(self) -> None:
-        self._committer = Committer(self._commits, lambda: self._tenure.owner, self.stamp, self._were_lost)
+        self._committer = Committer(self._commits, lambda: self._tenure.owner, self.stamp, self._were_lost, self.meters)
         self._rounds = Rounds(
             self.name,
             self.holdings,
@@ -211,10 +231,29 @@ class Estate:
     async def refresh(self, holding: Holding) -> None:
         """Let time pass, and take in what other nodes have appended by now: who was answered there is seen here."""
         self._rounds.tick(holding)
-        if holding.log.batch or holding.log.flying:
-            await holding.wait(holding.log.number)
+        await holding.settled()
         if self._tenure.others:
             await self._arriving.catch_up(holding)
+
+    async def everything(self) -> dict[int, Holding | None]:
+        """All virtual shards that are ours, with what other nodes have appended by now; None: no topic is there. Those
+        that cannot be taken over just now are left out."""
+        bare = [vshard for vshard in self._tenure.mine if vshard not in self.holdings]
+        topics = await self._errand(survey.topics, self.reader, bare) if bare else {}
+        for vshard in [vshard for vshard, rows in topics.items() if rows]:
+            with suppress(Unavailable):
+                await self.holding(vshard)
+        if self._tenure.mine and self._tenure.others:
+            await self._arriving.follow(await self._errand(frames.news, self.reader, self._since()))
+        for holding in list(self.holdings.values()):
+            self._rounds.tick(holding)
+        waits = [holding.settled() for holding in self.holdings.values()]
+        await asyncio.gather(*waits, return_exceptions=True)  # one that is lost is not there any more
+        return {
+            vshard: self.holdings.get(vshard)
+            for vshard in self._tenure.mine
+            if vshard in self.holdings or topics.get(vshard) == []
+        }
 
     # Owned virtual shards
 
@@ -238,6 +277,7 @@ class Estate:
         return await asyncio.shield(loading)
 
     async def _load(self, vshard: int, epoch: int) -> Holding:
+        begun = time.monotonic()
         log = PostgresLog(self.reader, vshard, self._cache)
         holding = Holding(vshard, epoch, log, self._committer.ask, self._epoch_of, self._arriving.take)
         state = await self._errand(recover, log)
@@ -264,6 +304,8 @@ class Estate:
         holding.engine.start()
         self.holdings[vshard] = holding
         await self._arriving.catch_up(holding)
+        self.meters.takeovers += 1
+        self.meters.takeover_seconds += time.monotonic() - begun
         return holding
 
     def _not_ours(self, vshard: int, why: str) -> None:

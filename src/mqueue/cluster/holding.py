@@ -153,6 +153,11 @@ class Holding:
             if not future.done():
                 future.set_exception(told or why)
 
+    async def settled(self) -> None:
+        """Until all that was handed in by now is durable."""
+        if self.log.batch or self.log.flying:
+            await self.wait(self.log.number)
+
     def wait(self, batch: int) -> Awaitable[None]:
         """Something to await until a batch is durable."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -6,7 +6,6 @@ Knows no HTTP: where a request belongs is asked here, how it gets there is not.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -26,7 +25,6 @@ from mqueue.model.settings import Settings
 from mqueue.policy.quota import Quotas
 
 LOGGER = logging.getLogger("mqueue.cluster")
-_SECRET_BYTES = 32
 
 
 class SharedIds(IdSource):
@@ -93,14 +91,11 @@ class Node:
         self._poke = poke
         self._clock = clock
         self.estates: list[Estate] = []
-        self.secret = b""
-        """What the nodes of this cluster share."""
 
     def start(self) -> None:
         """Bring the schemas up to date, take a number, begin to own. If that fails nothing stays open."""
         try:
             self._prepare()
-            self.secret = migrate.secret_of(self._control, os.urandom(_SECRET_BYTES))
             self._number, self._number_epoch = nodes.take_node(self._control, self._holder)
             plan = Plan(
                 Seat(self._number, self.address),
@@ -136,6 +131,11 @@ class Node:
             if owner is not None:
                 return Home(estate, vshard, owner.address, owner.address == self.address)
         raise ShardDown(f"virtual shard {vshard} is at none of the servers that can be reached")
+
+    def others(self) -> list[str]:
+        """Where other nodes are that deliver something."""
+        found = {owner.address for estate in self.estates for owner in list(estate.owners.values())}
+        return sorted(found - {"", self.address})
 
     def near(self, number: int, vshard: int) -> int:
         """A virtual shard on the same server as another: the first from a number on, the same for all nodes."""

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from mqueue.cluster import survey
+from mqueue.cluster.meters import Meters
 from mqueue.cluster.plan import Seat
 from mqueue.cluster.survey import SESSION_MS, Owner, Survey
 from mqueue.log.postgres import owning
@@ -36,6 +37,7 @@ class Tenure:
         errand: Callable[..., Awaitable[Any]],
         load: Callable[[int], Awaitable[Any]],
         lose: Callable[[int, str], None],
+        meters: Meters,
     ) -> None:
         self._name = name
         self._seat = seat
@@ -43,6 +45,7 @@ class Tenure:
         self._errand = errand
         self._load = load
         self._lose = lose
+        self._meters = meters
         self.owner = uuid4()
         """Who we are, for as long as the session goes on."""
         self.owners: dict[int, Owner] = {}
@@ -63,7 +66,7 @@ class Tenure:
         if not found.alive:
             self.doubt("the session has ended")
             return None
-        self._renewed_at = found.begun
+        self._renewed_at = self._meters.beaten_at = found.begun
         return found
 
     async def settle(self, found: Survey) -> None:
@@ -137,6 +140,7 @@ class Tenure:
     def doubt(self, why: str) -> None:
         """Nothing that we remember is to be believed: forget it all, and begin a new session."""
         LOGGER.warning("%s: %s: everything owned there is forgotten", self._name, why)
+        self._meters.doubts += 1
         for vshard in list(self.mine):
             self._forget(vshard, why)
         self.owner = uuid4()

@@ -278,3 +278,5 @@ class StatsOut(Struct):
     dead: int
     expired: int
     cancelled: int
+    missing: int = 0
+    """Virtual shards of a cluster that nobody could count; only where partial numbers were asked for."""

@@ -20,6 +20,9 @@ async def health(call: Call) -> Answer:
 
 async def livez(call: Call) -> Answer:
     """503 once only a new start can help."""
+    places = call.service.places
+    if places is not None:
+        return _refusal(places.poison()) if places.poison() else _OK
     broker = behind(call.service.root)
     return _refusal(backstage.trouble(broker)) if backstage.is_poisoned(broker) else _OK
 
@@ -28,7 +31,8 @@ async def readyz(call: Call) -> Answer:
     """503 while messages are not taken, with the reason."""
     if call.service.stopping.is_set():
         return _refusal("the server is stopping")
-    why = backstage.trouble(behind(call.service.root))
+    places = call.service.places
+    why = places.trouble() if places is not None else backstage.trouble(behind(call.service.root))
     return _refusal(why) if why else _OK
 
 

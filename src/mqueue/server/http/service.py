@@ -94,6 +94,12 @@ class Places(Protocol):
     async def talk(self, call: Call, wanted: Wanted, receive: Receive, send: Send) -> None:
         """The same for a WebSocket."""
 
+    def trouble(self) -> str:
+        """Why this node cannot take messages now; empty while it can."""
+
+    def poison(self) -> str:
+        """Why only a new start can help; empty while all is well."""
+
 
 class Service:
     places: Places | None = None

@@ -7,9 +7,8 @@ delivered here is answered in the loop of its estate; the rest is forwarded as i
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,19 +24,20 @@ from mqueue.log.postgres import catalog, frames
 from mqueue.model.errors import Refused, Unavailable
 from mqueue.policy.routing import virtual_shard
 from mqueue.server.forwarding.heads import FORWARDED
-from mqueue.server.http.answer import Answer, Streamed, as_json
+from mqueue.server.http.answer import Answer, Streamed
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Route
 from mqueue.server.http.service import Receive, Send, Service
 from mqueue.server.http.sockets import talk
-from mqueue.server.http.v1.paging import page
-from mqueue.server.placing import listings, several
+from mqueue.server.placing import several
 from mqueue.server.placing.homes import About, about
+from mqueue.server.placing.listings import Listings
+from mqueue.server.placing.peers import Peers
 from mqueue.store.store import Store
-from mqueue.wire.json_manage import NamespaceOut, NamespacesOut, StatsOut
 
 T = TypeVar("T")
 
+_ADMINISTERED = ("/v1/keys", "/v1/quotas")
 _DIGITS_MAX = 19
 _PATIENCE_SECONDS = 10.0
 """How long a request waits for somebody to own what it is about."""
@@ -52,22 +52,14 @@ class Forwards(Protocol):
     async def talk(self, call: Call, address: str, receive: Receive, send: Send) -> None: ...
 
 
-class _Names:
-    """Stands where a broker is that is only asked for the names of its topics."""
-
-    def __init__(self, names: list[str]) -> None:
-        self._names = names
-
-    async def topics(self) -> list[str]:
-        return self._names
-
-
 class Placing:
     """`inside` makes the service that handlers in the loop of an estate get."""
 
-    def __init__(self, node: Node, forwards: Forwards, inside: Callable[[Estate], Service]) -> None:
+    def __init__(self, node: Node, forwards: Forwards, peers: Peers, inside: Callable[[Estate], Service]) -> None:
         self._node = node
         self._forwards = forwards
+        self._peers = peers
+        self._listings = Listings(node, peers, self._ask_all)
         self._inside = inside
         self._services: dict[str, Service] = {}
         self._turn = 0
@@ -77,13 +69,13 @@ class Placing:
         if subject.namespace:
             call = replace(call, namespace=subject.namespace)
         if subject.kind == "node":
-            return await route.handler(call)
+            return await self._here_alone(call, route)
         if subject.kind == "publish":
             return await self._publish(call, route, subject)
         if subject.kind == "topics":
             return await self._topics(call, route, subject)
         if subject.kind == "listing":
-            return await self._listing(call, route)
+            return await self._listings.answer(call, route)
         return await self._at_owner(call, route, await self._vshard(call, subject))
 
     # Where
@@ -219,23 +211,12 @@ class Placing:
         self._turn += 1
         return await several.receive(call, ask, self._turn)
 
-    async def _listing(self, call: Call, route: Route) -> Answer | Streamed:
-        if route.path in ("/v1/topics", "/topics"):
-            found = await self._ask_all(lambda estate: listings.topics(estate, call.namespace))
-            names = sorted({name for names in found for name in names})
-            return await route.handler(replace(call, home=cast(AsyncBroker, _Names(names))))
-        if route.path == "/v1/namespaces":
-            spaces: Counter[str] = Counter()
-            for counted in await self._ask_all(listings.namespaces):
-                spaces.update(counted)
-            names, more = page(call, spaces)
-            return as_json(NamespacesOut([NamespaceOut(name, spaces[name]) for name in names], more))
-        named = "namespace" in call.query or "x-mqueue-namespace" in call.headers
-        call.demand("read", call.namespace if named else "*")
-        numbers: Counter[str] = Counter(dict.fromkeys(StatsOut.__struct_fields__, 0))
-        for estate in self._node.estates:
-            numbers.update(await estate.run(listings.totals(estate, call.namespace if named else None)))
-        return as_json(StatsOut(**numbers))
+    async def _here_alone(self, call: Call, route: Route) -> Answer | Streamed:
+        """What every node answers for itself. Keys and quotas are all nodes': the others are told to look."""
+        answer = await route.handler(call)
+        if route.path.startswith(_ADMINISTERED) and route.method != "GET":
+            await self._peers.tell(call.service)
+        return answer
 
     async def talk(self, call: Call, wanted: Wanted, receive: Receive, send: Send) -> None:
         home = self._node.home(virtual_shard(call.namespace, call.topic))
@@ -252,6 +233,13 @@ class Placing:
             await talk(inside, wanted, lambda: _over(outside, receive()), lambda said: _over(outside, send(said)))
 
         await home.estate.run(work())
+
+    def trouble(self) -> str:
+        """Messages are taken as long as one server takes them."""
+        return "" if any(estate.takes for estate in self._node.estates) else "none of the servers can be reached"
+
+    def poison(self) -> str:
+        return "" if all(estate.lives for estate in self._node.estates) else "a part of this node has ended"
 
 
 async def _need_owners(estate: Estate, namespace: str, topics: tuple[str, ...]) -> list[bool]:

@@ -9,7 +9,7 @@ from mqueue.model.names import check_name
 from mqueue.model.times import instant_ms, rfc3339
 from mqueue.server.http.answer import NOTHING, Answer, as_json
 from mqueue.server.http.call import Call
-from mqueue.server.http.routes import Route
+from mqueue.server.http.routes import Parameter, Route
 from mqueue.server.http.v1.paging import PAGED, page
 from mqueue.server.security.keys import KeyRecord
 from mqueue.wire.json_manage import (
@@ -40,6 +40,7 @@ async def stats(call: Call) -> Answer:
     """The server as a whole unless a namespace is named."""
     named = "namespace" in call.query or "x-mqueue-namespace" in call.headers
     call.demand("read", call.namespace if named else "*")
+    call.flag("partial")  # alone, a server is always whole
     return as_json(StatsOut(**await overview.totals(call.behind, call.namespace if named else None)))
 
 
@@ -96,7 +97,16 @@ def _shown(record: KeyRecord) -> KeyOut:
 _QUOTA_OF = "/v1/quotas/{namespace}"
 
 ROUTES = (
-    Route("GET", "/v1/stats", stats, "read", "inside", "Show the server, or a namespace, in numbers", gives=StatsOut),
+    Route(
+        "GET",
+        "/v1/stats",
+        stats,
+        "read",
+        "inside",
+        "Show the server, or a namespace, in numbers",
+        gives=StatsOut,
+        query=(Parameter("partial", "boolean", "in a cluster, also where not everything can be counted now"),),
+    ),
     Route("GET", "/v1/damage", damage, "read", "server", "Show what of the data directory is damaged", gives=DamageOut),
     Route("GET", "/v1/namespaces", namespaces, "read", "server", "List namespaces", gives=NamespacesOut, query=PAGED),
     Route("GET", "/v1/quotas", quotas, "manage", "server", "List quotas", gives=QuotasOut, query=PAGED),
