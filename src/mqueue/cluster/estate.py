@@ -22,6 +22,8 @@ import msgspec
 from mqueue.broker.engine import Engine
 from mqueue.cluster import survey
 from mqueue.cluster.arriving import Arriving
+from mqueue.cluster.breaker import Breaker
+from mqueue.cluster.buffer import Buffer
 from mqueue.cluster.catalog import ShardCatalog
 from mqueue.cluster.committer import Committer
 from mqueue.cluster.holding import Holding
@@ -325,7 +327,9 @@ class Estate:
 
     def _make_mouth(self) -> Mouth:
         log = PostgresLog(self.reader, -1, self._cache)
-        mouth = Mouth(self._appends, log, self.stamp, self._epoch_of, self._told)
+        buffer = Buffer(self.meters, self._plan.waiting.length_max, self._plan.waiting.bytes_max)
+        breaker = Breaker(self.meters, self._appends.server)
+        mouth = Mouth(self._appends, log, self.stamp, self._epoch_of, self._told, self.meters, buffer, breaker)
         mouth.store = ShardStore(
             log,
             ShardCatalog(self.reader, self.stamp),

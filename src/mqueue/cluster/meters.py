@@ -34,7 +34,7 @@ class Meters(Struct):
     doubts: int = 0
     """How often everything owned here was forgotten, because a session had ended or no beat got through."""
     refused: int = 0
-    """Messages that were refused because too many wait already."""
+    """Calls that were refused because too much waits already."""
     buffered_messages: int = 0
     """Now: messages that wait here to be written, in memory or in the log of the node."""
     buffered_bytes: int = 0

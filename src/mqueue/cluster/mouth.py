@@ -7,14 +7,18 @@ appended is told to whoever delivers it, here or at another node, before who pub
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
 from mqueue.broker.commits import WAITS
 from mqueue.broker.engine import Engine
+from mqueue.cluster.breaker import Breaker
+from mqueue.cluster.buffer import Buffer
 from mqueue.cluster.gate import ShardGate
 from mqueue.cluster.holding import sheet_of
+from mqueue.cluster.meters import Meters
 from mqueue.cluster.problems import reason
 from mqueue.log.postgres import appends
 from mqueue.log.postgres.appends import Appended, Sheet
@@ -23,13 +27,14 @@ from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.log import PostgresLog
 from mqueue.log.postgres.problems import NoTopic
 from mqueue.model import events as ev
-from mqueue.model.errors import Error
+from mqueue.model.errors import Error, ShardDown
 from mqueue.store.shard import ShardStore
 
 
 class Mouth:
     """`stamp` gives the time for what is appended, None where the server's clock counts; `epoch_of` the map epoch of a
-    virtual shard; `told` is awaited with what was appended."""
+    virtual shard; `told` is awaited with what was appended. Whoever comes while the breaker is open, or when the buffer
+    is full, is refused before anything is handed in."""
 
     def __init__(
         self,
@@ -38,13 +43,19 @@ class Mouth:
         stamp: Callable[[], int | None],
         epoch_of: Callable[[int], int],
         told: Callable[[list[Arrival]], Awaitable[None]],
+        meters: Meters,
+        buffer: Buffer,
+        breaker: Breaker,
     ) -> None:
         self.log = log
-        self.gate = MouthGate(log, self.wait)
+        self.gate = MouthGate(log, self.wait, buffer, breaker)
         self._link = link
         self._stamp = stamp
         self._epoch_of = epoch_of
         self._told = told
+        self._meters = meters
+        self._buffer = buffer
+        self._breaker = breaker
         self._tickets: list[tuple[list[Promise], asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="mqueue-append")
@@ -78,6 +89,7 @@ class Mouth:
                 await self._publish(batch)
                 with self.gate.inside:
                     self.log.land(batch)
+                self._buffer.release(batch.promises)
                 self._answer()
         finally:
             self._task = None
@@ -90,6 +102,10 @@ class Mouth:
     async def _publish(self, batch: Batch) -> None:
         """All of a batch by one statement. If that fails, each by its own: others are not to blame."""
         promises = batch.promises
+        if self._breaker.open:  # it opened while they waited: they need not wait for one more failure
+            for promise in promises:
+                promise.failed = self._breaker.refusal(time.monotonic())
+            return
         problem = await self._try(promises)
         if problem is None:
             return
@@ -106,7 +122,12 @@ class Mouth:
         try:
             places = await loop.run_in_executor(self._thread, self._append, promises)
         except Exception as problem:
+            if isinstance(problem, ShardDown):
+                self._breaker.failed(time.monotonic())
+            else:  # who refuses something answers
+                self._breaker.worked()
             return problem
+        self._breaker.worked()
         await self._told([promise.land(place.base, place.at) for promise, place in zip(promises, places, strict=True)])
         return None
 
@@ -122,7 +143,16 @@ class Mouth:
             if promise.claims and settings[promise.frame.topic].dedup == "window"
         }
         sheets = [self._sheet(promise) for promise in promises]
-        places = appends.append(self._link, sheets, self._stamp(), windows=windows)
+        meters, begun = self._meters, time.monotonic()
+        meters.appends += 1
+        try:
+            places = appends.append(self._link, sheets, self._stamp(), windows=windows)
+        except BaseException:
+            meters.append_failures += 1
+            raise
+        finally:
+            meters.append_seconds += time.monotonic() - begun
+        meters.append_rows += sum(sheet.count for sheet in sheets)
         assert places is not None, "no log was flushed"
         return places
 
@@ -154,13 +184,19 @@ class Mouth:
 class MouthGate(ShardGate):
     """Who leaves waits for what he handed in himself: others may fail."""
 
-    def __init__(self, log: PostgresLog, wait: Callable[[list[Promise]], Awaitable[None]]) -> None:
+    def __init__(
+        self, log: PostgresLog, wait: Callable[[list[Promise]], Awaitable[None]], buffer: Buffer, breaker: Breaker
+    ) -> None:
         super().__init__(log, _never)
         self._wait_for = wait
+        self._buffer = buffer
+        self._breaker = breaker
         self._open: dict[int, list[Promise]] = {}
         self._number = 0
 
     def __enter__(self) -> None:
+        self._buffer.check()
+        self._breaker.admit(time.monotonic())
         super().__enter__()
         self._log.touched = []
 
@@ -170,9 +206,12 @@ class MouthGate(ShardGate):
         touched = self._log.touched
         self.inside.release()
         if touched:
+            self._buffer.hold(touched)
             self._number += 1
             self._open[self._number] = touched
             WAITS.open.append((self, self._number, 1))
+        else:
+            self._breaker.gave_up()
 
     def ticket(self, batch: int, wants: int) -> Awaitable[None]:
         return self._wait_for(self._open.pop(batch))

@@ -19,6 +19,14 @@ class Seat(Struct, frozen=True):
     """Where other nodes reach it."""
 
 
+class Waiting(Struct, frozen=True):
+    """How much may wait at a node to be written to one server, and where a log of its own lies, if it has one."""
+
+    length_max: int = 100_000
+    bytes_max: int = 256 << 20
+    wal_dir: str | None = None
+
+
 class Plan(Struct, frozen=True):
     """What is the same for all that a node does."""
 
@@ -29,3 +37,4 @@ class Plan(Struct, frozen=True):
     ids: IdSource
     clock: Clock | None = None
     """For tests: the time, instead of PostgreSQL's."""
+    waiting: Waiting = Waiting()
