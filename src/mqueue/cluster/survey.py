@@ -36,19 +36,29 @@ class Survey(Struct, frozen=True):
     owners: dict[int, Owner]
     news: list[tuple[int, int, int]]
     """(topic, partition, end)"""
-    server_ms: int
-    trip_us: int
+    sampled: tuple[int, int, int]
+    """What time it was at the server, how many µs it took to ask, and when the answer came."""
+
+    @property
+    def server_ms(self) -> int:
+        """What time it is at the server by now: whoever reads this may have waited for what was asked after it."""
+        at, _, came = self.sampled
+        return at + (time.monotonic_ns() - came) // 1_000_000
+
+    @property
+    def trip_us(self) -> int:
+        return self.sampled[1]
 
 
 def look(link: Link, owner: UUID, node: int, address: str, since_id: int) -> Survey:
     begun = time.monotonic()
     alive = owning.beat(link, owner, node, address, SESSION_MS)
-    server_ms, trip_us = clock.sample(link)
+    sampled = clock.sample(link)
     owners = {
         vshard: Owner(map_epoch, epoch, where, who) for vshard, map_epoch, epoch, where, who in owning.owners(link)
     }
     sessions = tuple(session for session, _, _ in owning.alive(link))
-    return Survey(begun, alive, sessions, owners, frames.news(link, since_id), server_ms, trip_us)
+    return Survey(begun, alive, sessions, owners, frames.news(link, since_id), sampled)
 
 
 def topics(link: Link, vshards: list[int]) -> dict[int, list[TopicRow]]:
