@@ -12,6 +12,7 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -63,7 +64,7 @@ class LocalServer:
             port = self._port or free_port()
             begin = self.log.stat().st_size if self.log.exists() else 0
             remove = self.directory if self._temporary else None
-            process = ServerProcess(self._command(port), self.log, self.last, self._owner, remove)
+            process = ServerProcess(self._command(port), self.log, self.last, self._owner, remove, self._environment())
             try:
                 ready = self._wait(process, begin, until)
             except BaseException:
@@ -111,6 +112,9 @@ class LocalServer:
 
     def _command(self, port: int) -> list[str]:
         raise NotImplementedError
+
+    def _environment(self) -> Mapping[str, str] | None:
+        return None
 
     def _is_ready(self, process: ServerProcess, begin: int) -> bool:
         """Whether it takes connections. Its log of this start is from `begin` on."""

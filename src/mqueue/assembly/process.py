@@ -1,4 +1,4 @@
-"""One server of somebody else (PostgreSQL, Redis) as processes of ours: started, stopped, killed, held still.
+"""One server (PostgreSQL, Redis, a node) as processes of ours: started, stopped, killed, held still.
 
 It knows processes and signals, and nothing of what the server does. Whoever starts one is its only owner: when that
 process ends, in whatever way, `guard` ends the server.
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mqueue.assembly import guard
@@ -28,7 +28,8 @@ _NEVER = threading.Event()
 class ServerProcess:
     """Runs once it is made, as `owner` (uid and gid), or as we do.
 
-    When we are gone, `last` is the signal that ends it, and then the directory `remove` goes.
+    When we are gone, `last` is the signal that ends it, and then the directory `remove` goes. `env`: what it sees of
+    our environment; None: what programs of others may see.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class ServerProcess:
         last: signal.Signals,
         owner: tuple[int, int] | None = None,
         remove: Path | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         as_whom = guard.NONE if owner is None else f"{owner[0]}:{owner[1]}"
         told = (str(int(last)), as_whom, str(remove or guard.NONE))
@@ -48,7 +50,7 @@ class ServerProcess:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd="/",
-                env=environment(),
+                env=environment() if env is None else env,
                 start_new_session=True,  # the ^C of a terminal is for its owner, who then stops it
             )
         assert self._guard.stdout is not None

@@ -15,6 +15,7 @@ from mqueue.cli.verb import Sections
 from mqueue.cli.verbs import (
     admin,
     bench,
+    cluster,
     config,
     consume,
     context,
@@ -42,6 +43,7 @@ app = typer.Typer(
 
 for add in (
     serve.add_serve,
+    cluster.add,
     produce.add,
     consume.add,
     look.add,

@@ -45,7 +45,7 @@ def latest() -> int:
 def migrate(link: Link, *, create: bool = True) -> list[int]:
     """Bring the schema up to date; the versions that were applied. `create`: also where there is none at all."""
     scripts, applied = _scripts(), []
-    while (version := _version(link)) < max(scripts):
+    while (version := version_of(link)) < max(scripts):
         if version == 0 and not create:
             raise BadSetting(f"{link.server} has no schema mqueue")
         try:
@@ -59,7 +59,7 @@ def migrate(link: Link, *, create: bool = True) -> list[int]:
 
 def check(link: Link) -> int:
     """The version of the schema; raises if this code cannot work with it."""
-    version, needed = _version(link), latest()
+    version, needed = version_of(link), latest()
     if version > needed:
         raise BadSetting(
             f"the schema of {link.server} is of version {version}; this mqueue knows {needed}: run a newer mqueue"
@@ -96,8 +96,8 @@ def _scripts() -> dict[int, str]:
     }
 
 
-def _version(link: Link) -> int:
-    """0: there is no schema."""
+def version_of(link: Link) -> int:
+    """Of the schema; 0: there is none."""
     if link.call("select to_regclass('mqueue.meta') is null")[0][0]:
         return 0
     rows = link.call("select (value #>> '{}')::int from mqueue.meta where key = 'schema'")
