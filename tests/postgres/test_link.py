@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
+from mqueue.log.postgres import clock
 from mqueue.log.postgres.clock import sample
 from mqueue.log.postgres.link import Link
 from mqueue.model.errors import BadSetting, ShardDown
@@ -200,6 +202,16 @@ def test_attempts_to_connect_wait_for_each_other(server: PostgresServer, fragile
 
 def test_the_clock_of_the_server_is_asked_for(link: Link) -> None:
     before = link.call("select mqueue.now_ms()")[0][0]
-    ms, took, _ = sample(link)
+    ms, took, came = sample(link, 0)
     assert before <= ms <= link.call("select mqueue.now_ms()")[0][0]
     assert took > 0
+    assert came < time.monotonic_ns()
+
+
+def test_of_some_looks_at_the_clock_the_quickest_counts(link: Link, monkeypatch) -> None:
+    found = iter([(1, 900, 0), (2, 300, 0), (3, 500, 0), (4, 90, 0), (5, 10, 0)])
+    monkeypatch.setattr(clock, "_ask", lambda link: next(found))
+    assert sample(link, 100) == (4, 90, 0)
+    found = iter([(n, 200 + n % 7, 0) for n in range(20)])
+    assert sample(link, 100) == (0, 200, 0)
+    assert next(found)[0] == 10

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from mqueue.cluster.time import TRIP_US_MAX
 from mqueue.log.postgres import catalog, clock, frames, owning
 from mqueue.log.postgres.catalog import TopicRow
 from mqueue.log.postgres.link import Link
@@ -53,7 +54,7 @@ class Survey(Struct, frozen=True):
 def look(link: Link, owner: UUID, node: int, address: str, since_id: int) -> Survey:
     begun = time.monotonic()
     alive = owning.beat(link, owner, node, address, SESSION_MS)
-    sampled = clock.sample(link)
+    sampled = clock.sample(link, TRIP_US_MAX)
     owners = {
         vshard: Owner(map_epoch, epoch, where, who) for vshard, map_epoch, epoch, where, who in owning.owners(link)
     }

@@ -10,7 +10,7 @@ import time
 
 from mqueue.model.clock import Sleeper
 
-_TRIP_US_MAX = 20_000
+TRIP_US_MAX = 20_000
 _MS = 1_000_000
 
 
@@ -28,7 +28,7 @@ class ShardClock:
 
     def set(self, server_ms: int, trip_us: int) -> bool:
         """What a look showed, just now; False: it took too long to be of use."""
-        if trip_us > _TRIP_US_MAX:
+        if trip_us > TRIP_US_MAX:
             return False
         self._offset = server_ms * _MS + trip_us * 500 - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         return True

@@ -6,11 +6,25 @@ import time
 
 from mqueue.log.postgres.link import Link
 
+_TRIES = 10
 
-def sample(link: Link) -> tuple[int, int, int]:
-    """(its milliseconds since 1970, round trip in µs, when the answer came by `monotonic_ns`). A long round trip makes
-    the first worth little."""
+
+def sample(link: Link, enough_us: int) -> tuple[int, int, int]:
+    """(its milliseconds since 1970, round trip in µs, when the answer came by `monotonic_ns`).
+
+    A long round trip makes the first worth little: the quickest of some, unless one is quick enough. Busy machines have
+    quick moments, too.
+    """
     link.call("select 1")  # a connection that has yet to be made is not part of it
+    best = _ask(link)
+    for _ in range(_TRIES - 1):
+        if best[1] <= enough_us:
+            break
+        best = min(best, _ask(link), key=lambda found: found[1])
+    return best
+
+
+def _ask(link: Link) -> tuple[int, int, int]:
     sent = time.monotonic_ns()
     rows = link.call("select mqueue.now_ms()")
     came = time.monotonic_ns()
