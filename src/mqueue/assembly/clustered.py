@@ -11,6 +11,7 @@ from mqueue.assembly.security import nodes_tls
 from mqueue.broker.loop import LoopBroker
 from mqueue.cluster.estate import Estate
 from mqueue.cluster.node import Node
+from mqueue.cluster.redis.line import Access
 from mqueue.config import Config
 from mqueue.log.postgres import migrate
 from mqueue.log.postgres.link import Link, SharedLink
@@ -81,6 +82,8 @@ async def join(
         limits=config.limits,
         poke=lines.poke,
         clock=clock,
+        redis=_redis(config),
+        copies_ms=config.cluster.buffer_ttl_ms,
     )
     root._engine.quotas = node.quotas
     administrator.configure(config.quotas.namespaces, config.quotas.default)
@@ -90,6 +93,12 @@ async def join(
     peers = Peers(forwarder, node.others)
     service.places = Placing(node, forwarder, peers, lambda estate: _inside(service, estate))
     return Membership(node, forwarder, lines.poker, Lookout(administrator))
+
+
+def _redis(config: Config) -> Access:
+    redis = config.cluster.redis
+    password = None if redis.password is None else redis.password.reveal()
+    return Access(redis.addresses, redis.username, password, redis.sentinel, redis.tls, redis.ca_file)
 
 
 class Lines:

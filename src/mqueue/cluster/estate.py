@@ -15,9 +15,11 @@ import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
+import uvloop
 
 from mqueue.broker.engine import Engine
 from mqueue.cluster import survey
@@ -26,11 +28,13 @@ from mqueue.cluster.breaker import Breaker
 from mqueue.cluster.buffer import Buffer
 from mqueue.cluster.catalog import ShardCatalog
 from mqueue.cluster.committer import Committer
+from mqueue.cluster.crossing import Crossing
 from mqueue.cluster.holding import Holding
 from mqueue.cluster.meters import Meters
 from mqueue.cluster.mouth import Mouth
 from mqueue.cluster.plan import Plan
 from mqueue.cluster.problems import doubtful
+from mqueue.cluster.redis.wake import Wake
 from mqueue.cluster.rounds import Rounds
 from mqueue.cluster.survey import SESSION_MS, Owner
 from mqueue.cluster.tenure import Tenure
@@ -81,15 +85,20 @@ class Estate:
         self._scout = SharedLink(dsn, f"{name}:scout")
         self._commits = Link(dsn, f"{name}:commit")
         self._appends = Link(dsn, f"{name}:append")
-        self._cache = Cache(_CACHE_BYTES)
+        self._annex = plan.outpost.annex(name)
+        self._cache = Cache(_CACHE_BYTES, self._annex)
         self._homes: dict[int, int] = {}
         """Of each topic that we heard of, its virtual shard."""
         self._loading: dict[int, asyncio.Future[Holding]] = {}
         self._errands = ThreadPoolExecutor(2, thread_name_prefix=f"mqueue-{name}")
         self._tenure = Tenure(name, plan.seat, self._scout, self._errand, self.holding, self._not_ours, self.meters)
         self._arriving = Arriving(self.holdings, self._homes, self.reader, self._errand, self._passed)
+        self._unseen: dict[tuple[int, int], int] = {}
+        """Ends of partitions that we were told of and have not looked at."""
+        self._looking = False
         self._tasks: set[asyncio.Future[None]] = set()
-        self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
+        self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self._crossing = Crossing(self.loop)
         self._thread = threading.Thread(target=self._live, name=f"mqueue-estate-{name}", daemon=True)
 
     # From other threads
@@ -112,7 +121,7 @@ class Estate:
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something in the loop of this estate. Who is cancelled meanwhile cancels it."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
+        return await self._crossing.run(work)
 
     @property
     def takes(self) -> bool:
@@ -129,6 +138,11 @@ class Estate:
     def owned(self) -> int:
         """How many virtual shards are ours."""
         return len(self._tenure.mine)
+
+    def heard(self, wake: Wake) -> None:
+        """Another node says that it has appended something."""
+        with suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(self._hear, wake)
 
     def _live(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -374,11 +388,40 @@ class Estate:
     async def _told(self, arrivals: list[Arrival]) -> None:
         """What was published here goes to whoever delivers it."""
         self._arriving.take(arrivals)
-        for number in {arrival.topic for arrival in arrivals}:
-            vshard, topic = self._homes[number], self.mouth.store.state.topics.get(number)
-            address = self.owners[vshard].address
-            if vshard not in self._tenure.mine and address and topic is not None:
-                self._poke(address, topic.namespace, topic.name)
+        elsewhere: dict[int, list[Arrival]] = {}
+        for arrival in arrivals:
+            vshard = self._homes[arrival.topic]
+            if vshard not in self._tenure.mine and self.owners[vshard].address:
+                elsewhere.setdefault(vshard, []).append(arrival)
+        for vshard, theirs in elsewhere.items():
+            self._annex.keep(theirs)
+            self._annex.wake(vshard, theirs, partial(self._poke_about, vshard, {arrival.topic for arrival in theirs}))
+
+    def _poke_about(self, vshard: int, topics: set[int]) -> None:
+        """The other way to wake whoever delivers. May be called by any thread."""
+        known, owner = self.mouth.store.state.topics, self.owners.get(vshard)
+        for topic in [known.get(number) for number in topics]:
+            if topic is not None and owner is not None and owner.address:
+                self._poke(owner.address, topic.namespace, topic.name)
+
+    def _hear(self, wake: Wake) -> None:
+        """What is not delivered here is none of our business. One look at a time; it is for all that was heard."""
+        if wake.vshard not in self.holdings:
+            return
+        for topic, partition, end in wake.news:
+            self._unseen[topic, partition] = max(end, self._unseen.get((topic, partition), 0))
+        if not self._looking:
+            self._looking = True
+            self._begin_task(self._look_closer())
+
+    async def _look_closer(self) -> None:
+        try:
+            while self._unseen:
+                unseen, self._unseen = self._unseen, {}
+                with suppress(Error):  # there is a look every second
+                    await self._arriving.follow([(*place, end) for place, end in unseen.items()])
+        finally:
+            self._looking = False
 
 
 def _jitter(chance: random.Random) -> Callable[[], float]:

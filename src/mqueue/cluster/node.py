@@ -15,6 +15,9 @@ from msgspec import Struct
 
 from mqueue.cluster.estate import Estate
 from mqueue.cluster.plan import Plan, Seat
+from mqueue.cluster.redis.line import Access, Line
+from mqueue.cluster.redis.outpost import COPY_MS, NOTHING, NOWHERE, Outpost
+from mqueue.cluster.redis.wake import Wake
 from mqueue.log.postgres import migrate, nodes
 from mqueue.log.postgres.link import Link
 from mqueue.model.clock import Clock
@@ -76,6 +79,8 @@ class Node:
         limits: Limits,
         poke: Callable[[str, str, str], None],
         clock: Clock | None = None,
+        redis: Access = NOWHERE,
+        copies_ms: int = COPY_MS,
     ) -> None:
         if not databases:
             raise BadSetting("a cluster needs the URL of one database at least")
@@ -90,12 +95,15 @@ class Node:
         self._limits = limits
         self._poke = poke
         self._clock = clock
+        self._redis = redis
+        self._copies_ms = copies_ms
+        self.outpost = NOTHING
         self.estates: list[Estate] = []
 
     def start(self) -> None:
         """Bring the schemas up to date, take a number, begin to own. If that fails nothing stays open."""
         try:
-            self._prepare()
+            self.outpost = Outpost(self._redis, self._prepare(), self._copies_ms, self._heard)
             self._number, self._number_epoch = nodes.take_node(self._control, self._holder)
             plan = Plan(
                 Seat(self._number, self.address),
@@ -104,11 +112,13 @@ class Node:
                 self.quotas,
                 SharedIds(self._number),
                 self._clock,
+                outpost=self.outpost,
             )
             for number, url in enumerate(self._databases):
                 estate = Estate(url, f"shard{number}", plan, self._poke)
                 estate.start()
                 self.estates.append(estate)
+            self.outpost.start()
         except BaseException:
             self.close()
             raise
@@ -118,12 +128,23 @@ class Node:
         estates, self.estates = self.estates, []
         for estate in estates:
             estate.close()
+        self.outpost.close()
         if self._number:
             try:
                 nodes.drop_node(self._control, self._holder, self._number, self._number_epoch)
             except ShardDown as problem:
                 LOGGER.warning("the node number %d could not be given back: %s", self._number, problem)
         self._control.close()
+
+    @property
+    def line(self) -> Line:
+        """To Redis."""
+        return self.outpost.line
+
+    def _heard(self, wake: Wake) -> None:
+        for estate in self.estates:
+            if estate.name == wake.server:
+                estate.heard(wake)
 
     def home(self, vshard: int) -> Home:
         for estate in self.estates:
@@ -143,7 +164,7 @@ class Node:
         place = bisect_left(here, number)
         return here[place % len(here)]
 
-    def _prepare(self) -> None:
+    def _prepare(self) -> UUID:
         """The first server says which cluster this is; the others have to agree."""
         cluster: UUID | None = None
         for number, url in enumerate(self._databases):
@@ -155,3 +176,5 @@ class Node:
             finally:
                 if number:
                     link.close()
+        assert cluster is not None, "there is a server"
+        return cluster

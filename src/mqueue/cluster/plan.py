@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from mqueue.cluster.redis.outpost import NOTHING, Outpost
 from mqueue.model.clock import Clock
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
@@ -38,3 +39,4 @@ class Plan(Struct, frozen=True):
     clock: Clock | None = None
     """For tests: the time, instead of PostgreSQL's."""
     waiting: Waiting = Waiting()
+    outpost: Outpost = NOTHING

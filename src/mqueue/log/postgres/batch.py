@@ -40,6 +40,8 @@ class Arrival(Struct):
     size: int
     head: bytes
     frame: Frame | None = None
+    body: bytes = b""
+    """As it was appended, for who appended it."""
 
 
 class Promise(Struct):
@@ -74,7 +76,8 @@ class Promise(Struct):
         self.landed = True
         for row, receipt in self.receipts:
             force_setattr(receipt, "offset", base + row)
-        return Arrival(frame.topic, frame.partition, base, frame.count, self.id, at, frame.size, self.head, frame)
+        place = (frame.topic, frame.partition, base, frame.count, self.id, at, frame.size)
+        return Arrival(*place, self.head, frame, self.body)
 
 
 class Batch:

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
+from mqueue.log.postgres.tape import Place
 from mqueue.wire.frame import Frame
 
 Key: TypeAlias = tuple[int, int, int]
 """topic, partition, base"""
 
 
+class Copies(Protocol):
+    """Where frames may be found that are not at hand, quicker than on the server."""
+
+    def find(self, topic: int, partition: int, places: Sequence[Place]) -> dict[int, tuple[bytes, bytes]]:
+        """(head, body) by the base: exactly the frames of these places, or none."""
+
+
 class Cache:
     """May be asked by any thread."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, copies: Copies | None = None) -> None:
+        self.copies = copies
         self._lock = threading.Lock()
         self._frames: OrderedDict[Key, Frame] = OrderedDict()
         self._bytes = 0

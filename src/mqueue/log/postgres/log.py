@@ -268,7 +268,10 @@ class PostgresLog:
         return found
 
     def _read(self, topic: int, partition: int, places: list[Place]) -> None:
-        stored = {base: (head, body) for base, head, body in self._stored(topic, partition, places)}
+        copies = self._cache.copies
+        stored = {} if copies is None else copies.find(topic, partition, places)
+        missing = [place for place in places if place.base not in stored]
+        stored |= {base: (head, body) for base, head, body in self._stored(topic, partition, missing)}
         for place in reversed(places):  # the first one is wanted now: it is the last to go
             head, body = stored.get(place.origin) or stored[place.base]
             frame = unpack(head + body)
@@ -280,7 +283,7 @@ class PostgresLog:
 
     def _stored(self, topic: int, partition: int, places: list[Place]) -> list[tuple[int, bytes, bytes]]:
         bases = sorted({base for place in places for base in (place.origin, place.base)})
-        return shelf.bodies(self._link, topic, partition, bases)
+        return shelf.bodies(self._link, topic, partition, bases) if bases else []
 
     def tape(self, topic: int, partition: int) -> Tape:
         tape = self._tapes.get((topic, partition))
