@@ -80,6 +80,8 @@ async def join(
         address,
         defaults=config.topic,
         limits=config.limits,
+        owns=config.cluster.owns,
+        session_ms=config.cluster.session_ms,
         poke=lines.poke,
         clock=clock,
         redis=_redis(config),

@@ -36,7 +36,7 @@ from mqueue.cluster.plan import Plan
 from mqueue.cluster.problems import doubtful
 from mqueue.cluster.redis.wake import Wake
 from mqueue.cluster.rounds import Rounds
-from mqueue.cluster.survey import SESSION_MS, Owner
+from mqueue.cluster.survey import Owner
 from mqueue.cluster.tenure import Tenure
 from mqueue.cluster.time import ShardClock
 from mqueue.cluster.tokens import token_epoch
@@ -127,7 +127,7 @@ class Estate:
     def takes(self) -> bool:
         """Whether messages can be published to this server, as far as we know."""
         meters = self.meters
-        fresh = time.monotonic() - meters.beaten_at < SESSION_MS / 1000
+        fresh = time.monotonic() - meters.beaten_at < self._plan.seat.session_ms / 1000
         return bool(self.owners) and bool(meters.beaten_at) and fresh and meters.breaker != "open"
 
     @property

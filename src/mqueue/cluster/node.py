@@ -14,10 +14,14 @@ from uuid import UUID, uuid4
 from msgspec import Struct
 
 from mqueue.cluster.estate import Estate
+<<<<<<< ours
 from mqueue.cluster.plan import Plan, Seat
 from mqueue.cluster.redis.line import Access, Line
 from mqueue.cluster.redis.outpost import COPY_MS, NOTHING, NOWHERE, Outpost
 from mqueue.cluster.redis.wake import Wake
+=======
+from mqueue.cluster.plan import SESSION_MS, Plan, Seat
+>>>>>>> theirs
 from mqueue.log.postgres import migrate, nodes
 from mqueue.log.postgres.link import Link
 from mqueue.model.clock import Clock
@@ -68,7 +72,10 @@ class Home(Struct, frozen=True):
 
 
 class Node:
-    """`databases`: the servers, always in the same order. `address`: where other nodes reach this one."""
+    """`databases`: the servers, always in the same order. `address`: where other nodes reach this one.
+
+    `owns` False: it delivers nothing, and only publishes and forwards.
+    """
 
     def __init__(
         self,
@@ -77,6 +84,8 @@ class Node:
         *,
         defaults: Settings,
         limits: Limits,
+        owns: bool = True,
+        session_ms: int = SESSION_MS,
         poke: Callable[[str, str, str], None],
         clock: Clock | None = None,
         redis: Access = NOWHERE,
@@ -93,6 +102,8 @@ class Node:
         self._number_epoch = 0
         self._defaults = defaults
         self._limits = limits
+        self._owns = owns
+        self._session_ms = session_ms
         self._poke = poke
         self._clock = clock
         self._redis = redis
@@ -106,7 +117,7 @@ class Node:
             self.outpost = Outpost(self._redis, self._prepare(), self._copies_ms, self._heard)
             self._number, self._number_epoch = nodes.take_node(self._control, self._holder)
             plan = Plan(
-                Seat(self._number, self.address),
+                Seat(self._number, self.address if self._owns else "", self._session_ms),
                 self._defaults,
                 self._limits,
                 self.quotas,

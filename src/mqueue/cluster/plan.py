@@ -11,13 +11,17 @@ from mqueue.model.limits import Limits
 from mqueue.model.settings import Settings
 from mqueue.policy.quota import Quotas
 
+SESSION_MS = 5_000
+"""So long a node is believed to be alive after its last beat."""
+
 
 class Seat(Struct, frozen=True):
     """A node as others see it."""
 
     node: int
     address: str
-    """Where other nodes reach it."""
+    """Where other nodes reach it. None, "": it owns nothing, and only publishes and forwards."""
+    session_ms: int = SESSION_MS
 
 
 class Waiting(Struct, frozen=True):

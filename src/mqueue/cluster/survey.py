@@ -10,13 +10,11 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from mqueue.cluster.plan import Seat
 from mqueue.cluster.time import TRIP_US_MAX
 from mqueue.log.postgres import catalog, clock, frames, owning
 from mqueue.log.postgres.catalog import TopicRow
 from mqueue.log.postgres.link import Link
-
-SESSION_MS = 5_000
-"""So long a node is believed to be alive after its last beat."""
 
 
 class Owner(Struct, frozen=True):
@@ -33,7 +31,8 @@ class Survey(Struct, frozen=True):
     """When it was begun, by the clock of this machine."""
     alive: bool
     """Whether our session goes on."""
-    sessions: tuple[UUID, ...]
+    sessions: dict[UUID, str]
+    """Who is there, and where; "": whoever owns nothing."""
     owners: dict[int, Owner]
     news: list[tuple[int, int, int]]
     """(topic, partition, end)"""
@@ -51,14 +50,14 @@ class Survey(Struct, frozen=True):
         return self.sampled[1]
 
 
-def look(link: Link, owner: UUID, node: int, address: str, since_id: int) -> Survey:
+def look(link: Link, owner: UUID, seat: Seat, since_id: int) -> Survey:
     begun = time.monotonic()
-    alive = owning.beat(link, owner, node, address, SESSION_MS)
+    alive = owning.beat(link, owner, seat.node, seat.address, seat.session_ms)
     sampled = clock.sample(link, TRIP_US_MAX)
     owners = {
         vshard: Owner(map_epoch, epoch, where, who) for vshard, map_epoch, epoch, where, who in owning.owners(link)
     }
-    sessions = tuple(session for session, _, _ in owning.alive(link))
+    sessions = {session: address for session, _, address in owning.alive(link)}
     return Survey(begun, alive, sessions, owners, frames.news(link, since_id), sampled)
 
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 from mqueue.cluster import survey
 from mqueue.cluster.meters import Meters
 from mqueue.cluster.plan import Seat
-from mqueue.cluster.survey import SESSION_MS, Owner, Survey
+from mqueue.cluster.survey import Owner, Survey
 from mqueue.log.postgres import owning
 from mqueue.log.postgres.link import Link
 from mqueue.model.errors import Error
@@ -60,9 +60,7 @@ class Tenure:
 
     async def renew(self, since_id: int) -> Survey | None:
         """Renew the session and look around; None: it has ended."""
-        found: Survey = await self._errand(
-            survey.look, self._scout, self.owner, self._seat.node, self._seat.address, since_id
-        )
+        found: Survey = await self._errand(survey.look, self._scout, self.owner, self._seat, since_id)
         if not found.alive:
             self.doubt("the session has ended")
             return None
@@ -78,9 +76,11 @@ class Tenure:
         free = [
             vshard for vshard, owner in found.owners.items() if owner.owner is None or self._is_stray(vshard, owner)
         ]
-        sessions = sorted(found.sessions)
-        rank = sessions.index(self.owner) if self.owner in sessions else 0
-        wanted = share(list(self.mine), free, len(found.owners), len(sessions), rank)
+        if not self._seat.address:
+            return
+        sharers = sorted(session for session, address in found.sessions.items() if address)
+        rank = sharers.index(self.owner) if self.owner in sharers else 0
+        wanted = share(list(self.mine), free, len(found.owners), len(sharers), rank)
         if wanted.give:
             for vshard in wanted.give:
                 self._forget(vshard, "it goes to another node")
@@ -134,7 +134,7 @@ class Tenure:
 
     def check(self) -> None:
         """Doubt everything if no beat reached the server in time."""
-        if self._renewed_at + SESSION_MS / 1000 < time.monotonic():
+        if self._renewed_at + self._seat.session_ms / 1000 < time.monotonic():
             self.doubt("no beat reached the shard in time")
 
     def doubt(self, why: str) -> None:

@@ -166,6 +166,9 @@ class Cluster(Struct, frozen=True):
     address: str | None = None
     """Where other nodes reach this one; None: where it listens."""
     ca_file: str | None = None
+    owns: bool = True
+    """Whether it delivers; else it only publishes and forwards."""
+    session_ms: int = 5_000
 
 
 class Config(Struct, frozen=True):
