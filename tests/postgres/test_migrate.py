@@ -70,7 +70,7 @@ def test_a_migration_that_fails_leaves_nothing(link: Link, monkeypatch: pytest.M
     with pytest.raises(Exception, match="division by zero"):
         migrate(link)
     assert link.call("select to_regclass('mqueue.half')") == [(None,)]
-    assert module._version(link) == max(scripts) - 1
+    assert module.version_of(link) == max(scripts) - 1
 
 
 def test_who_may_not_make_a_schema_is_told(postgres: PostgresServer, database: str) -> None:
@@ -80,7 +80,7 @@ def test_who_may_not_make_a_schema_is_told(postgres: PostgresServer, database: s
     try:
         with pytest.raises(BadSetting, match=f"{link.server} does not allow it: permission denied for database"):
             migrate(link)
-        assert module._version(link) == 0
+        assert module.version_of(link) == 0
     finally:
         link.close()
 

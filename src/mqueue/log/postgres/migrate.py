@@ -10,7 +10,7 @@ from importlib.resources import files
 from uuid import UUID
 
 from mqueue.log.postgres.link import Link
-from mqueue.log.postgres.problems import Outrun
+from mqueue.log.postgres.problems import Outrun, Rejected
 from mqueue.model.errors import BadSetting
 from mqueue.policy.routing import VIRTUAL_SHARDS
 
@@ -47,7 +47,7 @@ def migrate(link: Link, *, create: bool = True) -> list[int]:
     scripts, applied = _scripts(), []
     while (version := version_of(link)) < max(scripts):
         if version == 0 and not create:
-            raise BadSetting(f"{link.server} has no schema mqueue")
+            raise BadSetting(f"{link.server} has no schema mqueue: it is not the server that was there before")
         try:
             link.script(_BEFORE.format(before=version) + scripts[version + 1] + _AFTER.format(version=version + 1))
         except Outrun:
@@ -97,9 +97,12 @@ def _scripts() -> dict[int, str]:
 
 
 def version_of(link: Link) -> int:
-    """Of the schema; 0: there is none."""
-    if link.call("select to_regclass('mqueue.meta') is null")[0][0]:
-        return 0
+    """Of the schema; 0: there is none. Raises BadSetting if the server does not let us in."""
+    try:
+        if link.call("select to_regclass('mqueue.meta') is null")[0][0]:
+            return 0
+    except Rejected as problem:
+        raise BadSetting(problem.message) from None
     rows = link.call("select (value #>> '{}')::int from mqueue.meta where key = 'schema'")
     return int(rows[0][0]) if rows else 0
 
@@ -108,6 +111,15 @@ def cluster_of(link: Link) -> UUID | None:
     """The cluster that a server belongs to; None: to none yet."""
     rows = link.call("select value ->> 'cluster' from mqueue.meta where key = 'place'")
     return UUID(rows[0][0]) if rows else None
+
+
+def is_whole(link: Link) -> bool:
+    """Whether all servers of the cluster have had their places. Only the first one knows."""
+    return bool(link.call("select 1 from mqueue.meta where key = 'whole'"))
+
+
+def is_whole_now(link: Link) -> None:
+    link.call("insert into mqueue.meta (key, value) values ('whole', 'true') on conflict do nothing")
 
 
 def secret_of(link: Link, fresh: bytes) -> bytes:

@@ -46,6 +46,10 @@ class Outrun(Exception):
     """Somebody else has changed the schema meanwhile."""
 
 
+class Rejected(ShardDown):
+    """The server is there and does not let us in: user, password or database are wrong."""
+
+
 class Busy(ShardDown):
     """Somebody holds a lock for so long that it was not waited for."""
 
@@ -70,6 +74,10 @@ _TROUBLE = ("08", "25", "40", "53", "57", "58", "XX")
 """Classes of errors that are the server's trouble, not ours: the same call may go well a little later."""
 _MISSING = {"3F000", "42P01", "42883", "42703", "42804"}
 """A schema, table or function that is not there: somebody changed the database under us."""
+_REJECTION = re.compile(
+    r"FATAL: +(password authentication failed|(database|role) \S+ does not exist|permission denied for database"
+    r"|no pg_hba\.conf entry)|no password supplied"
+)
 _CRASHED = "57P02"
 """The only error that may come after a commit."""
 
@@ -105,7 +113,10 @@ def lost(server: str, why: str) -> ShardDown:
 
 
 def unreachable(server: str, why: str, retry_after: float) -> ShardDown:
-    return ShardDown(f"PostgreSQL at {server} cannot be reached: {why}", applied=False, retry_after=retry_after)
+    """No connection could be made. The library hands on words only: what a server that speaks another language says is
+    taken for trouble that may pass."""
+    kind, what = (Rejected, "does not let us in") if _REJECTION.search(why) else (ShardDown, "cannot be reached")
+    return kind(f"PostgreSQL at {server} {what}: {why}", applied=False, retry_after=retry_after)
 
 
 def one_line(error: Exception) -> str:
