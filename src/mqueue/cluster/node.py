@@ -14,14 +14,10 @@ from uuid import UUID, uuid4
 from msgspec import Struct
 
 from mqueue.cluster.estate import Estate
-<<<<<<< ours
-from mqueue.cluster.plan import Plan, Seat
+from mqueue.cluster.plan import SESSION_MS, Plan, Seat
 from mqueue.cluster.redis.line import Access, Line
 from mqueue.cluster.redis.outpost import COPY_MS, NOTHING, NOWHERE, Outpost
 from mqueue.cluster.redis.wake import Wake
-=======
-from mqueue.cluster.plan import SESSION_MS, Plan, Seat
->>>>>>> theirs
 from mqueue.log.postgres import migrate, nodes
 from mqueue.log.postgres.link import Link
 from mqueue.model.clock import Clock
