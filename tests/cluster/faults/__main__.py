@@ -36,10 +36,9 @@ def main() -> int:
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory() as place:
         directory = given.keep or Path(place)
-        for redis, wal in sorted({(fault.redis, fault.wal) for fault in chosen}):
-            theirs = [fault for fault in chosen if (fault.redis, fault.wal) == (redis, wal)]
-            with Stage(directory, redis=redis, wal=wal) as stage:
-                for fault in theirs:
+        for redis in sorted({fault.redis for fault in chosen}):
+            with Stage(directory, redis=redis) as stage:
+                for fault in [fault for fault in chosen if fault.redis == redis]:
                     for seed in range(given.first, given.first + given.seeds):
                         outcomes.append(run(stage, fault, seed, given.messages, len(outcomes)))
                         print(outcomes[-1], flush=True)

@@ -41,11 +41,11 @@ def stop_owner(scene: Scene) -> Disturbance:
     topics = scene.owned(victim)
     leases = [scene.take(victim, topic, 20, 3.0) for topic in topics for _ in range(3)]
     since = now()
-    victim.pause()
+    scene.stage.pause(victim)
     asked = scene.ack_later(victim, leases)
     scene.wait(STOP_SECONDS)
     scene.wait_back(topics, since)
-    victim.resume()
+    scene.stage.resume(victim)
     for thread in asked:
         thread.join()
     scene.probe([victim])
@@ -113,8 +113,7 @@ def hand_over(scene: Scene) -> Disturbance:
     victim = scene.busiest()
     topics = scene.owned(victim)
     since = now()
-    victim.terminate()
-    victim.wait()
+    victim.stop()
     scene.wait_back(topics, since)
     return Disturbance(since, now(), topics, nodes=[victim.url])
 

@@ -29,7 +29,7 @@ from tests.cluster.faults.history import (
     uid_of,
 )
 
-PATIENT, HASTY = "30s", "3s"
+PATIENT, HASTY, BRIEF = "30s", "3s", "1s"
 
 
 class Caller:
@@ -51,6 +51,7 @@ class Caller:
 
     def close(self) -> None:
         """Nothing is given back: nobody would have written that down."""
+        client: Any
         for client in self._clients.values():
             client._core._home.holdings._leases.clear()
             with suppress(Error):
@@ -99,7 +100,7 @@ class Caller:
             told.visibility = f"{seconds * 1000:.0f}ms"
         elif verb == "nack" and seconds:
             told.delay = f"{seconds * 1000:.0f}ms"
-        client = self.client(url, timeout)
+        client: Any = self.client(url, timeout)
         with self._noted(call):
             try:
                 done = client._portal.run(settle_lease(client._core._window, verb, token, told, call.ids))

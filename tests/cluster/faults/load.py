@@ -167,7 +167,7 @@ class Load:
                 self._settle(one.topic, one.verb, one.token, one.ids, rng)
             topic = rng.choice(self._topics)
             seconds = LONG_SECONDS if rng.random() < 0.05 else VISIBLE_SECONDS
-            patience = PATIENT if rng.random() < 0.3 else HASTY
+            patience = PATIENT if rng.random() < 0.1 else HASTY
             limit = rng.choice((1, 10, 100, 100))
             url = self.node(rng)
             call = self.caller.receive(url, topic.name, limit, seconds, wait=rng.choice((0, 0.05)), timeout=patience)

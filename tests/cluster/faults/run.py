@@ -76,7 +76,7 @@ def run(stage: Stage, fault: Fault, seed: int, messages: int, number: int = 0) -
         load.stop_publishing()
         until_true(lambda: not any((scene.left() or {"?": 1}).values()), DRAIN_SECONDS_MAX)
         load.stop()
-        outcome = Outcome(fault.name, seed, probes=scene.probe([node for node in stage.nodes if node.runs]))
+        outcome = Outcome(fault.name, seed, probes=scene.probe(stage.alive()))
         outcome.wrong = wrong(history, scene.final())
     finally:
         load.stop()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from itertools import count
 from random import Random
 
 from msgspec import Struct
 
 from mqueue.model.errors import Error
+from mqueue.testing import NodeServer
 from tests.cluster.faults import measures
-from tests.cluster.faults.calls import PATIENT, Caller
+from tests.cluster.faults.calls import BRIEF, PATIENT, Caller
 from tests.cluster.faults.checks import holds
 from tests.cluster.faults.history import NO, Dead, Final, History, Receive, Row, Settle, Topic, digest, now, uid_of
-from tests.cluster.faults.stage import NodeProcess, Stage
+from tests.cluster.faults.stage import Stage
 
 BACK_SECONDS_MAX = 30.0
 PROBES_MAX = 60
@@ -45,34 +47,47 @@ class Scene:
         self.topics = list(topics)
         self.rng = rng
 
-    def busiest(self) -> NodeProcess:
+    def busiest(self) -> NodeServer:
         """The node that delivers most of the topics."""
         return max(self.stage.nodes, key=lambda node: len(self.owned(node)))
 
-    def owned(self, node: NodeProcess) -> list[Topic]:
+    def owned(self, node: NodeServer) -> list[Topic]:
         return self.stage.owned(self.topics, self.namespace, node)
 
     def on(self, server: int) -> list[Topic]:
         return [topic for topic in self.topics if topic.server == server]
 
-    def other(self, node: NodeProcess) -> NodeProcess:
-        return next(one for one in self.stage.nodes if one is not node and one.runs)
-
     def wait(self, seconds: float) -> None:
         threading.Event().wait(seconds)
 
     def wait_back(self, topics: Sequence[Topic], since: float) -> None:
-        """Until all of them are delivered again by an owner that came later. Whether they are is for others to say."""
-        until = now() + BACK_SECONDS_MAX
-        while now() < until:
-            if all(found < BACK_SECONDS_MAX for found in measures.back_after(self.history, topics, since).values()):
-                return
-            self.wait(0.2)
+        """Until all of them are delivered again by an owner that came later. Whether they are is for others to say.
 
-    def take(self, node: NodeProcess, topic: Topic, limit: int, seconds: float) -> Receive:
+        It is we who ask, beside the load: those who were not answered may still wait.
+        """
+        threads = [threading.Thread(target=self._ask_for, args=(topic, since), daemon=True) for topic in topics]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _ask_for(self, topic: Topic, since: float) -> None:
+        until = now() + BACK_SECONDS_MAX
+        for number in count():
+            back = measures.back_after(self.history, [topic], since)[topic.name]
+            nodes = self.stage.alive()
+            if back < BACK_SECONDS_MAX or now() > until or not nodes:
+                return
+            url = nodes[number % len(nodes)].url
+            lease = self.caller.receive(url, topic.name, 1, 4.0, timeout=BRIEF)
+            if lease.got:
+                self.caller.settle(url, topic.name, "ack", lease.token, [got.id for got in lease.got])
+            self.wait(0.1)
+
+    def take(self, node: NodeServer, topic: Topic, limit: int, seconds: float) -> Receive:
         return self.caller.receive(node.url, topic.name, limit, seconds, timeout=PATIENT)
 
-    def ack_later(self, node: NodeProcess, leases: Sequence[Receive]) -> list[threading.Thread]:
+    def ack_later(self, node: NodeServer, leases: Sequence[Receive]) -> list[threading.Thread]:
         """Ask a node that stands still to ack these: it finds the requests when it goes on."""
 
         def ack(lease: Receive) -> None:
@@ -86,7 +101,7 @@ class Scene:
 
     # Afterwards
 
-    def probe(self, nodes: Sequence[NodeProcess]) -> tuple[int, int]:
+    def probe(self, nodes: Sequence[NodeServer]) -> tuple[int, int]:
         """Settle on purpose with tokens that others have overtaken; how often that was tried, and refused.
 
         What was asked with a token before is not asked again: that would be answered as it was then.
@@ -100,7 +115,10 @@ class Scene:
         tokens = self.rng.sample(sorted(old), min(PROBES_MAX, len(old)))
         tried: list[Settle] = []
         for token in tokens:
-            verb = self.rng.choice([verb for verb in PROBES if (token, verb) not in before] or ["release"])
+            new = [verb for verb in PROBES if (token, verb) not in before]
+            if not new:
+                continue
+            verb = self.rng.choice(new)
             node = self.rng.choice(nodes)
             seconds = 5.0 if verb == "extend" else 0.0
             tried.append(self.caller.settle(node.url, where[token], verb, token, old[token], seconds=seconds))
@@ -108,7 +126,7 @@ class Scene:
 
     def left(self) -> dict[str, int] | None:
         """By topic, how many messages are neither acked nor dead; None: nobody knows."""
-        client = self.caller.client(self._alive().url, PATIENT)
+        client = self.caller.client(self.stage.alive()[0].url, PATIENT)
         found = {}
         try:
             for topic in self.topics:
@@ -120,7 +138,7 @@ class Scene:
 
     def final(self) -> Final:
         """All that is there. Asked when nothing is broken any more."""
-        client = self.caller.client(self._alive().url, PATIENT)
+        client = self.caller.client(self.stage.alive()[0].url, PATIENT)
         final = Final(left=self.left() or {"?": 1})
         for topic in self.topics:
             for m in client.scan(topic.name):
@@ -129,9 +147,6 @@ class Scene:
             for dead in client.dlq(topic.name).messages(_PAGE):
                 final.dead.append(Dead(topic.name, int(dead.headers["x-origin-id"]), dead.attempts))
         return final
-
-    def _alive(self) -> NodeProcess:
-        return next(node for node in self.stage.nodes if node.runs and not node.stopped)
 
 
 def until_true(condition: Callable[[], bool], seconds: float) -> bool:

@@ -5,85 +5,32 @@ It goes on from one run to the next: whatever a fault has ended is started again
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 from uuid import UUID
 
 from mqueue.log.postgres import owning
 from mqueue.log.postgres.link import Link
 from mqueue.model.errors import ShardDown
 from mqueue.policy.routing import virtual_shard
-from mqueue.testing import PostgresServer, RedisServer
+from mqueue.testing import NodeServer, PostgresServer, RedisServer
 from tests.cluster.faults.history import KEYED, ONCE, PLAIN, Topic
 
 PATIENCE_SECONDS = 120
-
-
-class NodeProcess:
-    """`mqueue serve` as a node, on a port that it chooses. `url` once it is ready."""
-
-    def __init__(self, name: str, place: Path, databases: Sequence[str], more: dict[str, str]) -> None:
-        self.name = name
-        place.mkdir(parents=True, exist_ok=True)
-        self.log = place / f"{name}.log"
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("MQUEUE_", "GOMQ_"))}
-        with self.log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "mqueue", "serve", "--http", "127.0.0.1:0"],
-                cwd=place,
-                env={**kept, "DATABASE_URLS": ",".join(databases), **more},
-                stdout=subprocess.PIPE,
-                stderr=errors,
-            )
-        self._out = self._process.stdout
-        self.url = ""
-        self.stopped = False
-
-    def ready(self) -> NodeProcess:
-        assert self._out is not None
-        line = self._out.readline().decode()
-        if not line.startswith("ready http="):
-            self.kill()
-            raise AssertionError(f"node {self.name} did not start: {self.log.read_text()[-2000:]}")
-        self.url = "http://" + line.split("=")[1].strip()
-        return self
-
-    @property
-    def runs(self) -> bool:
-        return self._process.poll() is None
-
-    def kill(self) -> None:
-        self._process.kill()
-        self.wait()
-
-    def pause(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
-        self.stopped = True
-
-    def resume(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
-        self.stopped = False
-
-    def terminate(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
-
-    def wait(self) -> int:
-        code = self._process.wait(PATIENCE_SECONDS)
-        if self._out is not None:
-            self._out.close()
-        return code
+TALKATIVE = {"log_lock_waits": "on", "log_min_duration_statement": "500ms"}
+"""What takes long is to be found in the log of a server."""
 
 
 class Stage:
-    """`databases`: those of a server that is there already, instead of `servers` of our own."""
+    """`databases`: those of a server that is there already, instead of `servers` of our own. With Redis nodes have logs
+    of their own, too."""
 
     def __init__(
         self,
@@ -93,22 +40,18 @@ class Stage:
         nodes: int = 3,
         databases: Sequence[str] = (),
         redis: bool = False,
-        wal: bool = False,
     ) -> None:
         self.place = place
         self.servers: list[PostgresServer] = []
         self.redis: RedisServer | None = None
-        self.nodes: list[NodeProcess] = []
-        self._wal = wal
+        self.nodes: list[NodeServer] = []
+        self.paused: list[NodeServer] = []
         self._wanted = nodes
-        self._started = 0
         self._links: list[Link] = []
         try:
-            if databases:
-                self.databases = list(databases)
-            else:
-                self.servers = [PostgresServer() for _ in range(servers)]
-                self.databases = [server.create("mqueue") for server in self.servers]
+            if not databases:
+                self.servers = [PostgresServer(settings=TALKATIVE) for _ in range(servers)]
+            self.databases = list(databases) or [server.create("mqueue") for server in self.servers]
             self._links = [Link(url, "faults") for url in self.databases]
             if redis:
                 self.redis = RedisServer()
@@ -119,13 +62,14 @@ class Stage:
 
     def close(self) -> None:
         for node in self.nodes:
-            if node.runs:
-                node.kill()
+            node.kill()
+            node.close()
         for link in self._links:
             link.close()
         if self.redis is not None:
             self.redis.close()
-        for server in self.servers:
+        for number, server in enumerate(self.servers):
+            shutil.copy(server.log, self.place / f"postgres{number}.log")
             server.close()
 
     def __enter__(self) -> Stage:
@@ -142,22 +86,23 @@ class Stage:
         """Of all nodes, as their clients know them: also of one that just died or stands still."""
         return [node.url for node in self.nodes]
 
-    def begin_node(self, name: str | None = None) -> NodeProcess:
-        """One more, which is not ready yet and asked by nobody. With the name of one that is gone it has that one's
-        log."""
-        self._started += name is None
-        name = name or f"node{self._started}"
-        more = {}
-        if self.redis is not None:
-            more = {"REDIS_ADDRS": f"127.0.0.1:{self.redis.port}", "REDIS_PASSWORD": self.redis.password}
-            if self._wal:
-                more["WAL_DIR"] = str(self.place / name / "wal")
-        return NodeProcess(name, self.place, self.databases, more)
+    def alive(self) -> list[NodeServer]:
+        """Those who answer."""
+        return [node for node in self.nodes if node.runs and node not in self.paused]
 
-    def add_node(self, name: str | None = None) -> NodeProcess:
-        node = self.begin_node(name).ready()
+    def add_node(self) -> NodeServer:
+        """One more, asked by nobody before it is ready."""
+        node = self._make(len(self.nodes))
         self.nodes.append(node)
         return node
+
+    def pause(self, node: NodeServer) -> None:
+        self.paused.append(node)
+        node.pause()
+
+    def resume(self, node: NodeServer) -> None:
+        node.resume()
+        self.paused.remove(node)
 
     def restore(self) -> None:
         """As many nodes as there should be, all servers up, and everything owned by somebody alive."""
@@ -166,29 +111,37 @@ class Stage:
             server.start()
         if self.redis is not None:
             self.redis.start()
-        for node in self.nodes:
-            if node.stopped:
-                node.resume()
-        self.nodes = [node for node in self.nodes if node.runs]
+        for node in list(self.paused):
+            self.resume(node)
         for node in self.nodes[self._wanted :]:
-            node.terminate()
-            node.wait()
+            node.close()
         del self.nodes[self._wanted :]
-        begun = [self.begin_node() for _ in range(self._wanted - len(self.nodes))]
-        self.nodes += [node.ready() for node in begun]
+        if not self.nodes:
+            self.add_node()
+        with ThreadPoolExecutor(self._wanted) as threads:
+            list(threads.map(NodeServer.start, self.nodes))
+            self.nodes += threads.map(self._make, range(len(self.nodes), self._wanted))
         self.wait_until(self.settled)
+
+    def _make(self, number: int) -> NodeServer:
+        settings: dict[str, Any] = {"cluster.databaseUrls": self.databases, "metrics.enabled": False}
+        if self.redis is not None:
+            settings["cluster.redisAddrs"] = [f"127.0.0.1:{self.redis.port}"]
+            settings["cluster.redisPassword"] = self.redis.password
+        return NodeServer(settings, self.place / f"node{number}")
 
     # Who owns what, as PostgreSQL says
 
     def settled(self) -> bool:
         """Whether nodes have their shares: that they are alive and nobody else is."""
-        alive = {node.url for node in self.nodes}
-        for number in range(len(self.databases)):
+        alive = sorted(node.url for node in self.nodes)
+        for number, link in enumerate(self._links):
             try:
                 found = Counter(self.owners(number).values())
+                sessions = sorted(address for _, _, address in owning.alive(link))
             except ShardDown:
                 return False
-            if found.keys() != alive or max(found.values()) - min(found.values()) > 1:
+            if sessions != alive or sorted(found) != alive or max(found.values()) - min(found.values()) > 1:
                 return False
         return True
 
@@ -196,12 +149,12 @@ class Stage:
         """Of each virtual shard of a server, who owns it; "": nobody."""
         return {row[0]: row[3] for row in owning.owners(self._links[server])}
 
-    def owned(self, topics: Sequence[Topic], namespace: str, node: NodeProcess) -> list[Topic]:
+    def owned(self, topics: Sequence[Topic], namespace: str, node: NodeServer) -> list[Topic]:
         """Those of some topics that a node delivers."""
         owners = [self.owners(server) for server in range(len(self.databases))]
         return [topic for topic in topics if owners[topic.server][virtual_shard(namespace, topic.name)] == node.url]
 
-    def sessions(self, server: int, node: NodeProcess) -> list[UUID]:
+    def sessions(self, server: int, node: NodeServer) -> list[UUID]:
         """Of a node, at a server."""
         return [owner for owner, _, address in owning.alive(self._links[server]) if address == node.url]
 
@@ -219,7 +172,7 @@ class Stage:
         told = []
         for node in self.nodes:
             with suppress(OSError):
-                told.append(f"{node.name}: {node.log.read_text()[-500:]}")
+                told.append(f"{node.url}: {node.log.read_text()[-500:]}")
         return "\n".join(told)
 
 

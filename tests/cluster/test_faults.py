@@ -1,0 +1,56 @@
+"""One small run of each fault that a cluster has to get over; more of them, and larger ones: `make cluster-faults`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mqueue.testing import PostgresServer
+from tests.cluster.faults.breaking import FAULTS, Fault
+from tests.cluster.faults.run import run
+from tests.cluster.faults.stage import Stage
+
+SEED = 0
+QUICK = {"hand over": 800, "end session": 800}
+"""With so many messages. Nobody has to wait until a session is over."""
+MESSAGES = 3_000
+SERVERS = {"kill server", "pause server"}
+BY_NAME = {fault.name: fault for fault in FAULTS}
+ALONE = [fault for fault in FAULTS if fault.name not in QUICK and not fault.redis]
+
+
+@pytest.fixture
+def small(postgres: PostgresServer, tmp_path: Path) -> Iterator[Stage]:
+    """Two nodes, and two shards on the server that all tests share."""
+    databases = [postgres.create(f"faults_{tmp_path.name}_{number}") for number in range(2)]
+    with Stage(tmp_path, nodes=2, databases=databases) as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Three nodes, and two servers of our own: they are going to be killed."""
+    with Stage(tmp_path_factory.mktemp("faults"), servers=2) as stage:
+        yield stage
+
+
+def test_the_faults_are_told_apart_by_their_names() -> None:
+    assert len(BY_NAME) == len(FAULTS)
+    assert QUICK.keys() | SERVERS <= BY_NAME.keys()
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_cluster_gets_over_what_is_quick(small: Stage, name: str) -> None:
+    outcome = run(small, BY_NAME[name], SEED, QUICK[name])
+    assert not outcome.wrong, str(outcome)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("fault", ALONE, ids=lambda fault: fault.name)
+def test_a_cluster_gets_over_it(large: Stage, fault: Fault) -> None:
+    large.restore()
+    outcome = run(large, fault, SEED, MESSAGES)
+    assert not outcome.wrong, str(outcome)
