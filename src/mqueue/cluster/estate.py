@@ -68,9 +68,16 @@ _CACHE_BYTES = 256 << 20
 
 class Estate:
     """`poke` tells another node, by its address, that something was appended to a topic of a namespace. It waits for
-    nothing."""
+    nothing. `check` looks whether the server is the one that belongs here, before it is used at all."""
 
-    def __init__(self, dsn: str, name: str, plan: Plan, poke: Callable[[str, str, str], None]) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        name: str,
+        plan: Plan,
+        poke: Callable[[str, str, str], None],
+        check: Callable[[Link], None],
+    ) -> None:
         self.name = name
         self.meters = Meters()
         self.holdings: dict[int, Holding] = {}
@@ -78,6 +85,9 @@ class Estate:
         """Why the last look at the server failed: told once."""
         self._plan = plan
         self._poke = poke
+        self._check = check
+        self._joined = False
+        """Whether the server was there at all since we began."""
         self._manual = plan.clock
         self._shard_clock = ShardClock()
         self.clock: Clock = plan.clock or self._shard_clock
@@ -103,11 +113,11 @@ class Estate:
 
     # From other threads
 
-    def start(self) -> None:
-        """Begin to work. Raises if the server cannot be reached."""
+    def start(self, waiting: bool = False) -> None:
+        """Begin to work. `waiting`: as soon as the server is there; else raises if it cannot be reached."""
         self._thread.start()
         try:
-            asyncio.run_coroutine_threadsafe(self._begin(), self.loop).result()
+            asyncio.run_coroutine_threadsafe(self._begin(waiting), self.loop).result()
         except BaseException:
             self._stop_thread()
             raise
@@ -158,7 +168,7 @@ class Estate:
 
     # In the loop
 
-    async def _begin(self) -> None:
+    async def _begin(self, waiting: bool) -> None:
         self._committer = Committer(self._commits, lambda: self._tenure.owner, self.stamp, self._were_lost, self.meters)
         self._rounds = Rounds(
             self.name,
@@ -170,8 +180,14 @@ class Estate:
             self._were_lost,
         )
         self.mouth = self._make_mouth()
-        await self._look()
+        if not waiting:
+            await self._join()
         self._begin_task(self._beat())
+
+    async def _join(self) -> None:
+        await self._errand(self._check, self._scout)
+        await self._look()
+        self._joined = True
         self._begin_task(self._rounds.walk(lambda: self._tenure.owner))
 
     async def _end(self) -> None:
@@ -208,7 +224,7 @@ class Estate:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             try:
-                await self._look()
+                await (self._look() if self._joined else self._join())
                 self._trouble = ""
             except Error as problem:
                 if problem.message != self._trouble:
@@ -216,7 +232,8 @@ class Estate:
                 self._trouble = problem.message
             except Exception:
                 LOGGER.exception("%s: a look at the shard failed", self.name)
-            self._tenure.check()
+            if self._joined:
+                self._tenure.check()
 
     async def _look(self) -> None:
         """Renew the session, see who owns what, take what should be ours, learn what others have done."""

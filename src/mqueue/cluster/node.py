@@ -5,43 +5,26 @@ Knows no HTTP: where a request belongs is asked here, how it gets there is not.
 
 from __future__ import annotations
 
-import logging
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from uuid import UUID, uuid4
+from functools import partial
 
 from msgspec import Struct
 
 from mqueue.cluster.estate import Estate
+from mqueue.cluster.founding import check_place, found
+from mqueue.cluster.number import NodeNumber
 from mqueue.cluster.plan import SESSION_MS, Plan, Seat
 from mqueue.cluster.redis.line import Access, Line
 from mqueue.cluster.redis.outpost import COPY_MS, NOTHING, NOWHERE, Outpost
 from mqueue.cluster.redis.wake import Wake
-from mqueue.log.postgres import migrate, nodes
 from mqueue.log.postgres.link import Link
 from mqueue.model.clock import Clock
 from mqueue.model.errors import BadSetting, ShardDown
-from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
 from mqueue.model.settings import Settings
 from mqueue.policy.quota import Quotas
-
-LOGGER = logging.getLogger("mqueue.cluster")
-
-
-class SharedIds(IdSource):
-    """Ids for several estates: each is a thread of its own."""
-
-    __slots__ = ("_guard",)
-
-    def __init__(self, node: int) -> None:
-        super().__init__(node)
-        self._guard = threading.Lock()
-
-    def take(self, count: int, now: int) -> int:
-        with self._guard:
-            return super().take(count, now)
 
 
 class SharedQuotas(Quotas):
@@ -92,10 +75,8 @@ class Node:
         self.address = address
         self.quotas = SharedQuotas()
         self._databases = list(databases)
-        self._holder = uuid4()
         self._control = Link(databases[0], "control")
-        self._number = 0
-        self._number_epoch = 0
+        self._number = NodeNumber(self._control)
         self._defaults = defaults
         self._limits = limits
         self._owns = owns
@@ -108,22 +89,24 @@ class Node:
         self.estates: list[Estate] = []
 
     def start(self) -> None:
-        """Bring the schemas up to date, take a number, begin to own. If that fails nothing stays open."""
+        """Look at the servers, take a number, begin to own. If that fails nothing stays open. A server of a cluster
+        that was whole once is waited for if it cannot be reached now, all but the first."""
         try:
-            self.outpost = Outpost(self._redis, self._prepare(), self._copies_ms, self._heard)
-            self._number, self._number_epoch = nodes.take_node(self._control, self._holder)
+            founded = found(self._control, self._databases)
+            self.outpost = Outpost(self._redis, founded.cluster, self._copies_ms, self._heard)
             plan = Plan(
-                Seat(self._number, self.address if self._owns else "", self._session_ms),
+                Seat(self._number.take(), self.address if self._owns else "", self._session_ms),
                 self._defaults,
                 self._limits,
                 self.quotas,
-                SharedIds(self._number),
+                self._number.ids,
                 self._clock,
                 outpost=self.outpost,
             )
             for number, url in enumerate(self._databases):
-                estate = Estate(url, f"shard{number}", plan, self._poke)
-                estate.start()
+                check = partial(check_place, number=number, count=len(self._databases), cluster=founded.cluster)
+                estate = Estate(url, f"shard{number}", plan, self._poke, check)
+                estate.start(waiting=number in founded.away)
                 self.estates.append(estate)
             self.outpost.start()
         except BaseException:
@@ -136,11 +119,7 @@ class Node:
         for estate in estates:
             estate.close()
         self.outpost.close()
-        if self._number:
-            try:
-                nodes.drop_node(self._control, self._holder, self._number, self._number_epoch)
-            except ShardDown as problem:
-                LOGGER.warning("the node number %d could not be given back: %s", self._number, problem)
+        self._number.drop()
         self._control.close()
 
     @property
@@ -170,18 +149,3 @@ class Node:
         here = sorted(self.home(vshard).estate.owners)
         place = bisect_left(here, number)
         return here[place % len(here)]
-
-    def _prepare(self) -> UUID:
-        """The first server says which cluster this is; the others have to agree."""
-        cluster: UUID | None = None
-        for number, url in enumerate(self._databases):
-            link = self._control if number == 0 else Link(url, f"shard{number}:setup")
-            try:
-                migrate.migrate(link)
-                cluster = cluster or migrate.cluster_of(link) or uuid4()
-                migrate.assign(link, number, len(self._databases), cluster)
-            finally:
-                if number:
-                    link.close()
-        assert cluster is not None, "there is a server"
-        return cluster
