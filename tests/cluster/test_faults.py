@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from mqueue.testing import PostgresServer
 from tests.cluster.faults.breaking import FAULTS, Fault
-from tests.cluster.faults.run import run
+from tests.cluster.faults.run import HELD_BRIEFLY, run
 from tests.cluster.faults.stage import Stage
 
 SEED = 0
@@ -21,11 +20,11 @@ BY_NAME = {fault.name: fault for fault in FAULTS}
 ALONE = [fault for fault in FAULTS if fault.name not in QUICK and not fault.redis]
 
 
-@pytest.fixture
-def small(postgres: PostgresServer, tmp_path: Path) -> Iterator[Stage]:
+@pytest.fixture(scope="module")
+def small(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Two nodes, and two shards on the server that all tests share."""
-    databases = [postgres.create(f"faults_{tmp_path.name}_{number}") for number in range(2)]
-    with Stage(tmp_path, nodes=2, databases=databases) as stage:
+    databases = [postgres.create(f"faults_{number}") for number in range(2)]
+    with Stage(tmp_path_factory.mktemp("faults"), nodes=2, databases=databases) as stage:
         yield stage
 
 
@@ -43,7 +42,8 @@ def test_the_faults_are_told_apart_by_their_names() -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_cluster_gets_over_what_is_quick(small: Stage, name: str) -> None:
-    outcome = run(small, BY_NAME[name], SEED, QUICK[name])
+    small.restore()
+    outcome = run(small, BY_NAME[name], SEED, QUICK[name], held=HELD_BRIEFLY)
     assert not outcome.wrong, str(outcome)
 
 

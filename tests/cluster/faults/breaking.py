@@ -129,6 +129,55 @@ def join(scene: Scene) -> Disturbance:
     return Disturbance(since, now(), topics)
 
 
+def kill_redis(scene: Scene) -> Disturbance:
+    """It comes back with nothing. Nobody is to notice."""
+    assert scene.stage.redis is not None
+    since = now()
+    scene.stage.redis.kill()
+    scene.wait(AWAY_SECONDS)
+    scene.stage.redis.start()
+    scene.wait(AWAY_SECONDS)
+    return Disturbance(since, now(), [])
+
+
+def flush_redis(scene: Scene) -> Disturbance:
+    """Everything in it is gone, several times."""
+    assert scene.stage.redis is not None
+    since = now()
+    for _ in range(5):
+        scene.stage.redis.flush()
+        scene.wait(AWAY_SECONDS / 4)
+    return Disturbance(since, now(), [])
+
+
+def turn_redis_back(scene: Scene) -> Disturbance:
+    """It has what it had a while ago, as after a failover to a replica that was behind."""
+    assert scene.stage.redis is not None
+    dump = scene.stage.redis.dump()
+    scene.wait(AWAY_SECONDS)
+    since = now()
+    scene.stage.redis.restore(dump)
+    scene.wait(AWAY_SECONDS)
+    return Disturbance(since, now(), [])
+
+
+def kill_publisher(scene: Scene) -> Disturbance:
+    """With what it has answered and not written to PostgreSQL yet. It does not come back before all is over."""
+    return kill_owner(scene)
+
+
+def kill_publisher_briefly(scene: Scene) -> Disturbance:
+    """It comes back while others are writing what it had: whoever is first, each message is there once."""
+    victim = scene.busiest()
+    topics = scene.owned(victim)
+    since = now()
+    victim.kill()
+    scene.wait(scene.rng.uniform(0, STOP_SECONDS))
+    victim.start()
+    scene.wait_back(topics, since)
+    return Disturbance(since, now(), topics, nodes=[victim.url])
+
+
 FAULTS = (
     Fault("kill owner", kill_owner),
     Fault("stop owner", stop_owner),
@@ -138,4 +187,7 @@ FAULTS = (
     Fault("usurp", usurp),
     Fault("hand over", hand_over),
     Fault("join", join),
+    Fault("kill redis", kill_redis, redis=True),
+    Fault("flush redis", flush_redis, redis=True),
+    Fault("turn redis back", turn_redis_back, redis=True),
 )

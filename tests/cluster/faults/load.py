@@ -36,8 +36,6 @@ CONSUMERS = 5
 POISON = 61
 """One message in so many fails whoever gets it."""
 SHUN_SECONDS = 2.0
-VISIBLE_SECONDS = 4.0
-LONG_SECONDS = 14.0
 
 
 class Later(Struct):
@@ -52,7 +50,8 @@ class Later(Struct):
 
 class Load:
     """`nodes` tells the addresses of those that may be asked now. `rate`: messages a second, all publishers together;
-    fewer if that is too much. `durability`: what publishers of plain topics ask for, now and then."""
+    fewer if that is too much. `durability`: what publishers of plain topics ask for. `held`: for how many seconds
+    messages are, mostly and sometimes."""
 
     def __init__(
         self,
@@ -63,6 +62,7 @@ class Load:
         *,
         rate: int = 600,
         durability: str | None = None,
+        held: tuple[float, float] = (4.0, 14.0),
     ) -> None:
         self.caller = caller
         self.history: History = caller.history
@@ -70,6 +70,7 @@ class Load:
         self._nodes = nodes
         self._seed = seed
         self._durability = durability
+        self._held, self._held_long = held
         self._pause = PUBLISHERS * _BATCH_MEAN / rate
         self._uids = count()
         self._publishing = threading.Event()
@@ -166,7 +167,7 @@ class Load:
             for one in due:
                 self._settle(one.topic, one.verb, one.token, one.ids, rng)
             topic = rng.choice(self._topics)
-            seconds = LONG_SECONDS if rng.random() < 0.05 else VISIBLE_SECONDS
+            seconds = self._held_long if rng.random() < 0.05 else self._held
             patience = PATIENT if rng.random() < 0.1 else HASTY
             limit = rng.choice((1, 10, 100, 100))
             url = self.node(rng)
@@ -181,8 +182,8 @@ class Load:
 
     def _work(self, topic: Topic, call: Receive, later: list[Later], rng: Random) -> None:
         """What becomes of what was received."""
-        if call.lasting > VISIBLE_SECONDS and rng.random() < 0.8:  # kept for long, and then done
-            at = call.begun + rng.uniform(1, LONG_SECONDS - 3)
+        if call.lasting > self._held and rng.random() < 0.8:  # kept for long, and then done
+            at = call.begun + rng.uniform(0.1, 0.8) * self._held_long
             later.append(Later(at, "ack", call.topic, call.token, [got.id for got in call.got]))
             return
         ids = [got.id for got in call.got]

@@ -55,15 +55,26 @@ class Outcome(Struct):
         )
 
 
-def run(stage: Stage, fault: Fault, seed: int, messages: int, number: int = 0) -> Outcome:
-    """`number`: so that runs on one stage have namespaces of their own."""
+HELD, HELD_BRIEFLY = (4.0, 14.0), (1.5, 4.0)
+
+
+def run(
+    stage: Stage,
+    fault: Fault,
+    seed: int,
+    messages: int,
+    number: int = 0,
+    held: tuple[float, float] = HELD,
+) -> Outcome:
+    """`number`: so that runs on one stage have namespaces of their own. `held`: how long messages are."""
     rng = Random(f"{fault.name} {seed}")
     namespace = re.sub(r"\W", "-", f"{fault.name}-{seed}-{number}")
     topics = make_topics(namespace, len(stage.databases), 1 if len(stage.databases) > 1 else 2)
     history = History(topics)
     caller = Caller(history, namespace)
     scene = Scene(stage, caller, namespace, topics, rng)
-    load = Load(caller, topics, stage.urls, f"{fault.name} {seed}", durability="wal" if fault.wal else None)
+    durability = "wal" if fault.wal else None
+    load = Load(caller, topics, stage.urls, f"{fault.name} {seed}", durability=durability, held=held)
     try:
         for topic in topics:
             configure(caller.client(stage.urls()[0], PATIENT), topic, 3 if topic.kind == KEYED else 2)
