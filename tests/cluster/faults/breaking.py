@@ -43,8 +43,8 @@ def stop_owner(scene: Scene) -> Disturbance:
     since = now()
     scene.stage.pause(victim)
     asked = scene.ack_later(victim, leases)
-    scene.wait(STOP_SECONDS)
     scene.wait_back(topics, since)
+    scene.wait(max(0.0, since + STOP_SECONDS - now()))
     scene.stage.resume(victim)
     for thread in asked:
         thread.join()

@@ -80,12 +80,11 @@ class Load:
         self.failures: list[BaseException] = []
 
     def start(self) -> None:
-        works = [(self._publish, f"p{n}") for n in range(PUBLISHERS)] + [
-            (self._consume, f"c{n}") for n in range(CONSUMERS)
-        ]
-        for work, name in works:
+        works = [(self._publish, n) for n in range(PUBLISHERS)] + [(self._consume, n) for n in range(CONSUMERS)]
+        for work, number in works:
+            name = f"{work.__name__} {number}"
             rng = Random(f"{self._seed} {name}")
-            thread = threading.Thread(target=self._do, args=(work, rng), name=f"load-{name}", daemon=True)
+            thread = threading.Thread(target=self._do, args=(work, number, rng), name=f"load{name}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -100,15 +99,17 @@ class Load:
         if self.failures:
             raise self.failures[0]
 
-    def node(self, rng: Random) -> str:
-        """Any that answered lately, if there is one."""
+    def node(self, rng: Random, home: int | None = None) -> str:
+        """Any that answered lately, if there is one; mostly the one that is `home`: not all are to ask the same."""
         nodes = self._nodes()
         good = [url for url in nodes if self._shunned.get(url, 0) < now()]
+        if home is not None and rng.random() < 0.9 and nodes[home % len(nodes)] in good:
+            return nodes[home % len(nodes)]
         return rng.choice(good or nodes)
 
-    def _do(self, work: Callable[[Random], None], rng: Random) -> None:
+    def _do(self, work: Callable[[int, Random], None], number: int, rng: Random) -> None:
         try:
-            work(rng)
+            work(number, rng)
         except BaseException as failure:
             self.failures.append(failure)
 
@@ -118,12 +119,12 @@ class Load:
 
     # Publishers
 
-    def _publish(self, rng: Random) -> None:
+    def _publish(self, number: int, rng: Random) -> None:
         while not self._publishing.wait(self._pause * rng.uniform(0.2, 1.8)):
             topic = rng.choice(self._topics)
             sent, drafts = self._messages(topic, rng)
             durability = self._durability if topic.kind == PLAIN and not any(one.delay for one in sent) else None
-            call = self.caller.publish(self.node(rng), topic.name, sent, drafts, durability)
+            call = self.caller.publish(self.node(rng, number), topic.name, sent, drafts, durability)
             self._look(call)
             if topic.kind == ONCE:
                 self._repeat(topic, call, drafts, rng)
@@ -159,7 +160,7 @@ class Load:
 
     # Consumers
 
-    def _consume(self, rng: Random) -> None:
+    def _consume(self, number: int, rng: Random) -> None:
         later: list[Later] = []
         while not self._over.is_set():
             due = [one for one in later if one.at <= now()]
