@@ -52,6 +52,12 @@ def migrate(link: Link, *, create: bool = True) -> list[int]:
             link.script(_BEFORE.format(before=version) + scripts[version + 1] + _AFTER.format(version=version + 1))
         except Outrun:
             continue
+        except BadSetting as problem:  # this user may not
+            found = f"is of version {version}" if version else "is not there"
+            raise BadSetting(
+                f"the schema of {link.server} {found}, and this mqueue needs {max(scripts)}: run `mqueue migrate` with"
+                f" the URL of a user who may change it ({problem.message})"
+            ) from None
         applied.append(version + 1)
     check(link)
     return applied
