@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from uuid import uuid4
 
@@ -15,6 +17,8 @@ from tests.cluster.faults.scene import Disturbance, Scene
 STOP_SECONDS = 8.0
 """Longer than a session lasts."""
 AWAY_SECONDS = 2.0
+STORM = 6
+"""So many things happen in one."""
 
 
 class Fault(Struct, frozen=True):
@@ -108,6 +112,27 @@ def usurp(scene: Scene) -> Disturbance:
     return Disturbance(since, now(), topics)
 
 
+def hold_commits(scene: Scene) -> Disturbance:
+    """Commits of all nodes reach a server, and are done when others own what they are about."""
+    number = scene.rng.randrange(len(scene.stage.databases))
+    topics = scene.on(number)
+    link = scene.stage.link(number)
+    names = "select pid from pg_stat_activity where application_name like 'mqueue:%%:commit'"
+    since = now()
+    held = [int(pid) for (pid,) in link.call(names)]
+    for pid in held:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        scene.wait(1.0)
+        link.call("update mqueue.sessions set until = clock_timestamp() where until > clock_timestamp()")
+        scene.wait(AWAY_SECONDS + 1)
+    finally:
+        for pid in held:
+            os.kill(pid, signal.SIGCONT)
+    scene.wait_back(topics, since)
+    return Disturbance(since, now(), topics)
+
+
 def hand_over(scene: Scene) -> Disturbance:
     """A node is told to stop, and gives back what it has."""
     victim = scene.busiest()
@@ -127,6 +152,45 @@ def join(scene: Scene) -> Disturbance:
     topics = [topic for topic in scene.owned(node) if topic not in before.get(node.url, [])]
     scene.wait_back(topics, since)
     return Disturbance(since, now(), topics)
+
+
+def storm(scene: Scene) -> Disturbance:
+    """One thing after the other, before anybody has got over the last: all topics suffer."""
+    since = now()
+    for _ in range(STORM):
+        scene.rng.choice((_stumble, _stumble, _restart, _end_sessions, _hiccup))(scene)
+        scene.wait(scene.rng.uniform(0, AWAY_SECONDS))
+    scene.wait_for(scene.topics, now())
+    return Disturbance(since, now(), scene.topics, general=True)
+
+
+def _stumble(scene: Scene) -> None:
+    """A node stands still for about as long as its session lasts."""
+    node = scene.rng.choice(scene.stage.nodes)
+    scene.stage.pause(node)
+    scene.wait(scene.rng.uniform(3.5, 6.5))
+    scene.stage.resume(node)
+
+
+def _restart(scene: Scene) -> None:
+    node = scene.rng.choice(scene.stage.nodes)
+    node.kill()
+    scene.wait(scene.rng.uniform(0, 2))
+    node.start()
+
+
+def _end_sessions(scene: Scene) -> None:
+    link = scene.stage.link(scene.rng.randrange(len(scene.stage.databases)))
+    link.call("update mqueue.sessions set until = clock_timestamp() where until > clock_timestamp()")
+
+
+def _hiccup(scene: Scene) -> None:
+    """A server stands still, for a shorter time than sessions last."""
+    if scene.stage.servers:
+        server = scene.rng.choice(scene.stage.servers)
+        server.pause()
+        scene.wait(scene.rng.uniform(0.5, 4))
+        server.resume()
 
 
 def kill_redis(scene: Scene) -> Disturbance:
@@ -185,8 +249,10 @@ FAULTS = (
     Fault("pause server", pause_server),
     Fault("end session", end_session),
     Fault("usurp", usurp),
+    Fault("hold commits", hold_commits),
     Fault("hand over", hand_over),
     Fault("join", join),
+    Fault("storm", storm),
     Fault("kill redis", kill_redis, redis=True),
     Fault("flush redis", flush_redis, redis=True),
     Fault("turn redis back", turn_redis_back, redis=True),

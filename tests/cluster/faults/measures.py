@@ -22,6 +22,11 @@ def back_after(history: History, topics: Iterable[Topic], since: float) -> dict[
     return found
 
 
+def served(history: History, topic: Topic, since: float) -> bool:
+    """Whether something of a topic was delivered to somebody who asked after a moment."""
+    return any(call.got and call.begun > since and call.topic == topic.name for call in history.answered(Receive))
+
+
 def epoch(token: str) -> int:
     """Of the owner who gave it out."""
     return int(token[:8], 16) >> 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -34,6 +35,8 @@ class Disturbance(Struct):
     """Which could not be published to."""
     nodes: list[str] = []
     """Who could not be asked."""
+    general: bool = False
+    """Whether nobody could be sure of anything: then there is nothing to measure."""
     in_time: bool = False
     """Whether somebody had to take over within the time that a session lasts, and a second."""
 
@@ -65,18 +68,24 @@ class Scene:
 
         It is we who ask, beside the load: those who were not answered may still wait.
         """
-        threads = [threading.Thread(target=self._ask_for, args=(topic, since), daemon=True) for topic in topics]
+        self._ask_until(topics, lambda topic: measures.back_after(self.history, [topic], since)[topic.name] < math.inf)
+
+    def wait_for(self, topics: Sequence[Topic], since: float) -> None:
+        """Until all of them are delivered, by whoever does it."""
+        self._ask_until(topics, lambda topic: measures.served(self.history, topic, since))
+
+    def _ask_until(self, topics: Sequence[Topic], done: Callable[[Topic], bool]) -> None:
+        threads = [threading.Thread(target=self._ask_for, args=(topic, done), daemon=True) for topic in topics]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def _ask_for(self, topic: Topic, since: float) -> None:
+    def _ask_for(self, topic: Topic, done: Callable[[Topic], bool]) -> None:
         until = now() + BACK_SECONDS_MAX
         for number in count():
-            back = measures.back_after(self.history, [topic], since)[topic.name]
             nodes = self.stage.alive()
-            if back < BACK_SECONDS_MAX or now() > until or not nodes:
+            if done(topic) or now() > until or not nodes:
                 return
             url = nodes[number % len(nodes)].url
             lease = self.caller.receive(url, topic.name, 1, 4.0, timeout=BRIEF)
