@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 
 from msgspec import Struct
 
 from mqueue.assembly.security import nodes_tls
 from mqueue.broker.loop import LoopBroker
 from mqueue.cluster.estate import Estate
+from mqueue.cluster.founding import Founded, found
 from mqueue.cluster.node import Node
+from mqueue.cluster.plan import Waiting
 from mqueue.cluster.redis.line import Access
 from mqueue.config import Config
 from mqueue.log.postgres import migrate
@@ -19,6 +22,8 @@ from mqueue.model.clock import Clock
 from mqueue.server.administration import Administrator
 from mqueue.server.forwarding.forwarder import Forwarder
 from mqueue.server.http.service import Service
+from mqueue.server.placing import snapshot
+from mqueue.server.placing.collector import NodeCollector
 from mqueue.server.placing.lookout import Lookout
 from mqueue.server.placing.peers import Peers
 from mqueue.server.placing.placing import Placing
@@ -29,20 +34,22 @@ _SECRET_BYTES = 32
 
 
 class Approach(Struct, frozen=True):
-    """What a node knows of its cluster before it lets anybody in: keys and quotas, and how other nodes prove that they
-    are."""
+    """What a node knows of its cluster before it lets anybody in: its servers, keys and quotas, and how other nodes
+    prove that they are."""
 
+    founded: Founded
     secret: bytes
     shelf: SharedShelf
     link: Link
 
 
 def approach(config: Config) -> Approach:
-    """Waits for the first server."""
-    link = SharedLink(config.cluster.databases[0].reveal(), "shared")
+    """Waits for the servers."""
+    databases = [database.reveal() for database in config.cluster.databases]
+    link = SharedLink(databases[0], "shared")
     try:
-        migrate.migrate(link)
-        return Approach(migrate.secret_of(link, os.urandom(_SECRET_BYTES)), SharedShelf(link), link)
+        founded = found(link, databases)
+        return Approach(founded, migrate.secret_of(link, os.urandom(_SECRET_BYTES)), SharedShelf(link), link)
     except BaseException:
         link.close()
         raise
@@ -86,14 +93,18 @@ async def join(
         clock=clock,
         redis=_redis(config),
         copies_ms=config.cluster.buffer_ttl_ms,
+        waiting=Waiting(config.cluster.buffer_length_max, config.cluster.buffer_bytes_max, config.cluster.wal_dir),
     )
     root._engine.quotas = node.quotas
     administrator.configure(config.quotas.namespaces, config.quotas.default)
-    await asyncio.to_thread(node.start)
+    await asyncio.to_thread(node.start, known.founded)
     forwarder = Forwarder(address, nodes_tls(config), known.secret)
     lines.poker = Poker(forwarder, service)
     peers = Peers(forwarder, node.others)
     service.places = Placing(node, forwarder, peers, lambda estate: _inside(service, estate))
+    if service.page is not None:
+        service.page.take = partial(snapshot.take, node)
+        service.page.registry.register(NodeCollector(node, forwarder.results))
     return Membership(node, forwarder, lines.poker, Lookout(administrator))
 
 

@@ -15,7 +15,7 @@ from mqueue.broker.publish import publish_rows, reached
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import BadFrame, BadPriority, BadTime, Refused, TooLarge
 from mqueue.model.limits import TIME_MS_MAX, Limits
-from mqueue.model.message import Receipt
+from mqueue.model.message import WAL, Receipt
 from mqueue.model.priority import NORMAL, PRIORITY_MAX, PRIORITY_MIN
 from mqueue.store.place import check_priorities, place_batch
 from mqueue.wire.arrow import BODY, decode, largest, total
@@ -30,9 +30,12 @@ COLUMNS = ("payload", "key", "headers", "priority", "deliver_at", "expires_at", 
 class Receipts(Sequence[Receipt]):
     """The receipts of a table, made when they are looked at."""
 
-    def __init__(self, topic: str, durability: str, placed: list[tuple[Frame, NDArray[np.intp] | range]]) -> None:
+    def __init__(
+        self, topic: str, asked: str, reached: str, placed: list[tuple[Frame, NDArray[np.intp] | range]]
+    ) -> None:
         self._topic = topic
-        self._durability = durability
+        self._asked = asked
+        self._reached = reached
         self._placed = placed
         self._count = sum(frame.count for frame, _ in placed)
 
@@ -50,14 +53,19 @@ class Receipts(Sequence[Receipt]):
                 found = np.flatnonzero(rows == row).tolist()
             if found:
                 place = found[0]
-                return Receipt(
-                    frame.id_of(place), self._topic, frame.partition, frame.base + place, False, self._durability
-                )
+                offset = frame.base + place if frame.base >= 0 else -1
+                return Receipt(frame.id_of(place), self._topic, frame.partition, offset, False, self.durability)
         raise IndexError(index)
 
+    @property
+    def durability(self) -> str:
+        """What was reached: what was asked for, or more where the log of a node was not to be had."""
+        return self._reached if self._asked == WAL and self._placed[0][0].base >= 0 else self._asked
+
     def stretches(self) -> list[tuple[int, int, int, int]]:
-        """(first id, partition, first offset, count) of neighbours, in the table's order; none if it was sorted."""
-        if not all(isinstance(rows, range) for _, rows in self._placed):
+        """(first id, partition, first offset, count) of neighbours, in the table's order; none if it was sorted, or if
+        there are no offsets."""
+        if not all(isinstance(rows, range) and frame.base >= 0 for frame, rows in self._placed):
             return []
         return [(frame.ids[0], frame.partition, frame.base, frame.count) for frame, _ in self._placed]
 
@@ -68,7 +76,7 @@ class Receipts(Sequence[Receipt]):
         for frame, rows in self._placed:
             places = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
             ids[places] = frame.column_ids()
-            offsets[places] = np.arange(frame.base, frame.stop)
+            offsets[places] = np.arange(frame.base, frame.stop) if frame.base >= 0 else -1
             partitions[places] = frame.partition
         return ids, partitions, offsets
 
@@ -98,7 +106,7 @@ def publish_table(
         store.append(topic, [frame for frame, _ in placed], now)
         if engine.waiters:
             engine.wake(topic)
-        return Receipts(name, durability or store.log.durability, placed)
+        return Receipts(name, durability or store.log.durability, store.log.durability, placed)
 
 
 def columns_of(batch: pa.RecordBatch, topic: Topic, limits: Limits, now: int) -> tuple[pa.RecordBatch | None, Rows]:

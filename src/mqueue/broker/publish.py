@@ -44,8 +44,8 @@ def publish_as(engine: Engine, namespace: str, name: str, draft: Draft, durabili
 
 
 def reached(receipts: list[Receipt], durability: str | None) -> list[Receipt]:
-    """Receipts that say what was asked for."""
-    if durability is None or receipts[0].durability == durability:
+    """Receipts that say what was asked for. Those without an offset are promises: they are told what was reached."""
+    if durability is None or receipts[0].durability == durability or receipts[0].offset < 0:
         return receipts
     return [replace(receipt, durability=durability) for receipt in receipts]
 

@@ -12,7 +12,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -40,6 +40,9 @@ from mqueue.cluster.survey import Owner
 from mqueue.cluster.tenure import Tenure
 from mqueue.cluster.time import ShardClock
 from mqueue.cluster.tokens import token_epoch
+from mqueue.cluster.wal.copies import Copies
+from mqueue.cluster.wal.flush import Flush
+from mqueue.cluster.wal.wal import Wal
 from mqueue.heart.heart import Heart
 from mqueue.log.postgres import catalog, frames
 from mqueue.log.postgres.batch import Arrival
@@ -64,6 +67,8 @@ BEAT_SECONDS = 1.0
 _NEWS_MS = 15_000
 """What was appended within this time is looked for again: commits are seen in another order than their ids are."""
 _CACHE_BYTES = 256 << 20
+_LEAVE_SECONDS = 2.0
+"""So long the last commit of a virtual shard may take that is given away: the session must not end meanwhile."""
 
 
 class Estate:
@@ -95,14 +100,19 @@ class Estate:
         self._scout = SharedLink(dsn, f"{name}:scout")
         self._commits = Link(dsn, f"{name}:commit")
         self._appends = Link(dsn, f"{name}:append")
-        self._annex = plan.outpost.annex(name)
-        self._cache = Cache(_CACHE_BYTES, self._annex)
+        self._flushes = Link(dsn, f"{name}:flush")
+        self.annex = plan.outpost.annex(name)
+        self._cache = Cache(_CACHE_BYTES, self.annex)
         self._homes: dict[int, int] = {}
         """Of each topic that we heard of, its virtual shard."""
         self._loading: dict[int, asyncio.Future[Holding]] = {}
         self._errands = ThreadPoolExecutor(2, thread_name_prefix=f"mqueue-{name}")
-        self._tenure = Tenure(name, plan.seat, self._scout, self._errand, self.holding, self._not_ours, self.meters)
+        self._tenure = Tenure(
+            name, plan.seat, self._scout, self._errand, self.holding, self._not_ours, self._give, self.meters
+        )
         self._arriving = Arriving(self.holdings, self._homes, self.reader, self._errand, self._passed)
+        self._wal: Wal | None = None
+        """The log of this node, if it has one."""
         self._unseen: dict[tuple[int, int], int] = {}
         """Ends of partitions that we were told of and have not looked at."""
         self._looking = False
@@ -187,6 +197,10 @@ class Estate:
     async def _join(self) -> None:
         await self._errand(self._check, self._scout)
         await self._look()
+        if self._plan.waiting.wal_dir is not None:
+            self._wal = self._open_wal(self._plan.waiting.wal_dir)
+            self.mouth.gate.intake = self._wal.intake
+            self._begin_task(self._wal.run())
         self._joined = True
         self._begin_task(self._rounds.walk(lambda: self._tenure.owner))
 
@@ -196,9 +210,10 @@ class Estate:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for vshard in list(self.holdings):
-            self._lose(vshard, Unavailable("the node is closing", code="not_owner"))
+        await self._give(list(self.holdings), "the node is closing")
         self._committer.close()
+        if self._wal is not None:
+            await self._wal.close()
         self.mouth.close()
         await self._tenure.end()
 
@@ -262,10 +277,13 @@ class Estate:
         return slot << 22
 
     async def refresh(self, holding: Holding) -> None:
-        """Let time pass, and take in what other nodes have appended by now: who was answered there is seen here."""
+        """Let time pass, and take in what other nodes have appended by now: who was answered there is seen here.
+
+        What we have published ourselves, dead letters for one, is seen when it has its place.
+        """
         self._rounds.tick(holding)
-        await holding.settled()
-        if self._tenure.others:
+        await holding.placed()
+        if self.nodes > 1:
             await self._arriving.catch_up(holding)
 
     async def everything(self) -> dict[int, Holding | None]:
@@ -289,6 +307,11 @@ class Estate:
         }
 
     # Owned virtual shards
+
+    @property
+    def nodes(self) -> int:
+        """How many are alive at this server."""
+        return self._tenure.nodes
 
     @property
     def owners(self) -> dict[int, Owner]:
@@ -344,6 +367,15 @@ class Estate:
     def _not_ours(self, vshard: int, why: str) -> None:
         self._lose(vshard, Unavailable(f"virtual shard {vshard}: {why}; try again", code="not_owner"))
 
+    async def _give(self, vshards: Sequence[int], why: str) -> None:
+        """Others shall deliver from them: what was begun is finished before."""
+        told = Unavailable(f"{why}; try again", code="not_owner")
+        given = [self.holdings[vshard] for vshard in vshards if vshard in self.holdings]
+        await asyncio.gather(*(holding.leave(told, _LEAVE_SECONDS) for holding in given))
+        for holding in given:
+            if self.holdings.get(holding.vshard) is holding:
+                del self.holdings[holding.vshard]
+
     def _lose(self, vshard: int, why: Error) -> None:
         holding = self.holdings.pop(vshard, None)
         if holding is not None:
@@ -375,6 +407,19 @@ class Estate:
         mouth.store.repeated = self._repeated
         mouth.engine = Engine(mouth.store, self.clock, self._plan.quotas, mouth.gate)
         return mouth
+
+    def _open_wal(self, directory: str) -> Wal:
+        return Wal(
+            os.path.join(directory, self.name),
+            Copies(self._plan.outpost.line, self.name),
+            Flush(self._flushes, self.stamp, self._epoch_of, self.meters),
+            self.mouth,
+            self.meters,
+            self.clock.now,
+            lambda: self._tenure.owner,
+            self._told,
+            self._told_late,
+        )
 
     def _repeated(self, topic: int, partition: int, offset: int) -> None:
         """A message was published again: that belongs to its trace, if we keep it."""
@@ -411,8 +456,20 @@ class Estate:
             if vshard not in self._tenure.mine and self.owners[vshard].address:
                 elsewhere.setdefault(vshard, []).append(arrival)
         for vshard, theirs in elsewhere.items():
-            self._annex.keep(theirs)
-            self._annex.wake(vshard, theirs, partial(self._poke_about, vshard, {arrival.topic for arrival in theirs}))
+            self.annex.keep(theirs)
+            self.annex.wake(vshard, theirs, partial(self._poke_about, vshard, {arrival.topic for arrival in theirs}))
+
+    async def _told_late(self, arrivals: list[Arrival], topics: set[int]) -> None:
+        """The same for what is older than news, or came in a way that we do not know: it is looked for."""
+        unknown = topics - self.mouth.store.state.topics.keys()
+        for row in await self._errand(catalog.rows_of, self.reader, sorted(unknown)) if unknown else ():
+            with self.mouth.gate.inside:
+                self.mouth.store.learn(row)
+        await self._told([arrival for arrival in arrivals if arrival.topic in self._homes])
+        for vshard in {self._homes[topic] for topic in topics if topic in self._homes}:
+            holding = self.holdings.get(vshard)
+            if holding is not None:
+                await self._arriving.catch_up(holding)
 
     def _poke_about(self, vshard: int, topics: set[int]) -> None:
         """The other way to wake whoever delivers. May be called by any thread."""

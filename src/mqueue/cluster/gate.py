@@ -6,25 +6,31 @@ It stands where the lock of an engine is. Leaving it never blocks: what is to be
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from mqueue.broker.commits import DONE, WAITS
 from mqueue.log.postgres.log import PostgresLog
+from mqueue.model.errors import Refused
+from mqueue.model.message import WAL
 
-LEVELS = {"shard": 1}
+IN_LOG, IN_SHARD = 0, 1
+LEVELS = {WAL: IN_LOG, "shard": IN_SHARD}
 """How safe a publish may ask to be."""
 
 
 class ShardGate:
-    levels = LEVELS
-
     def __init__(self, log: PostgresLog, wait: Callable[[int], Awaitable[None]]) -> None:
         self._log = log
         self._wait = wait
         """Something to await until a batch is durable."""
         self.inside = threading.Lock()
         """For who waits for nothing at the end."""
+
+    @property
+    def levels(self) -> Mapping[str, int]:
+        return LEVELS
 
     def __enter__(self) -> None:
         self.inside.acquire()
@@ -44,7 +50,13 @@ class ShardGate:
     def release(self) -> None:
         self.inside.release()
 
-    def at(self, level: int) -> ShardGate:
+    def at(self, level: int) -> AbstractContextManager[None]:
+        if level == IN_LOG:
+            raise Refused(
+                "durability 'wal' is not for topics with max_depth or dedup=until_acked, nor for transactions: their"
+                " owner has to be asked",
+                code="not_for_wal",
+            )
         return self
 
     def confirm(self) -> None:

@@ -46,6 +46,8 @@ class Meters(Struct):
     flushed: int = 0
     """Messages of the log of this node, or of one that is gone, that reached the server."""
     flush_failures: int = 0
+    flush_dropped: int = 0
+    """Messages of such a log whose topics were deleted before they reached the server."""
     flush_lag_ms: int = 0
     """Now: the age of the oldest message in the log of this node that has not reached the server."""
     beaten_at: float = 0.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
@@ -16,10 +16,12 @@ from mqueue.broker.commits import WAITS
 from mqueue.broker.engine import Engine
 from mqueue.cluster.breaker import Breaker
 from mqueue.cluster.buffer import Buffer
-from mqueue.cluster.gate import ShardGate
+from mqueue.cluster.gate import IN_LOG, IN_SHARD, LEVELS, ShardGate
 from mqueue.cluster.holding import sheet_of
 from mqueue.cluster.meters import Meters
 from mqueue.cluster.problems import reason
+from mqueue.cluster.tickets import Ticket, answered
+from mqueue.cluster.wal.intake import Intake
 from mqueue.log.postgres import appends
 from mqueue.log.postgres.appends import Appended, Sheet
 from mqueue.log.postgres.batch import Arrival, Batch, Promise
@@ -54,9 +56,9 @@ class Mouth:
         self._epoch_of = epoch_of
         self._told = told
         self._meters = meters
-        self._buffer = buffer
-        self._breaker = breaker
-        self._tickets: list[tuple[list[Promise], asyncio.Future[None]]] = []
+        self.buffer = buffer
+        self.breaker = breaker
+        self._tickets: list[Ticket] = []
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="mqueue-append")
 
@@ -76,10 +78,19 @@ class Mouth:
     def wait(self, promises: list[Promise]) -> Awaitable[None]:
         """Something to await until these have their places."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tickets.append((promises, future))
+        self._expect([(promises, future)])
+        return future
+
+    def adopt(self, promises: list[Promise], tickets: list[Ticket]) -> None:
+        """Publish what could not be written elsewhere, for those who wait for it."""
+        with self.gate.inside:
+            self.log.batch.promises += promises
+        self._expect(tickets)
+
+    def _expect(self, tickets: list[Ticket]) -> None:
+        self._tickets += tickets
         if self._task is None:
             self._task = asyncio.create_task(self._work(), name="mqueue-mouth")
-        return future
 
     async def _work(self) -> None:
         """Until nothing is left to do. All that is handed in during one turn of the loop goes together."""
@@ -89,11 +100,11 @@ class Mouth:
                 await self._publish(batch)
                 with self.gate.inside:
                     self.log.land(batch)
-                self._buffer.release(batch.promises)
-                self._answer()
+                self.buffer.release(batch.promises)
+                self._tickets = answered(self._tickets)
         finally:
             self._task = None
-            self._answer()
+            self._tickets = answered(self._tickets)
 
     def _cut(self) -> Batch | None:
         with self.gate.inside:
@@ -102,9 +113,9 @@ class Mouth:
     async def _publish(self, batch: Batch) -> None:
         """All of a batch by one statement. If that fails, each by its own: others are not to blame."""
         promises = batch.promises
-        if self._breaker.open:  # it opened while they waited: they need not wait for one more failure
+        if self.breaker.open:  # it opened while they waited: they need not wait for one more failure
             for promise in promises:
-                promise.failed = self._breaker.refusal(time.monotonic())
+                promise.failed = self.breaker.refusal(time.monotonic())
             return
         problem = await self._try(promises)
         if problem is None:
@@ -123,11 +134,11 @@ class Mouth:
             places = await loop.run_in_executor(self._thread, self._append, promises)
         except Exception as problem:
             if isinstance(problem, ShardDown):
-                self._breaker.failed(time.monotonic())
+                self.breaker.failed(time.monotonic())
             else:  # who refuses something answers
-                self._breaker.worked()
+                self.breaker.worked()
             return problem
-        self._breaker.worked()
+        self.breaker.worked()
         await self._told([promise.land(place.base, place.at) for promise, place in zip(promises, places, strict=True)])
         return None
 
@@ -142,7 +153,7 @@ class Mouth:
             for promise in promises
             if promise.claims and settings[promise.frame.topic].dedup == "window"
         }
-        sheets = [self._sheet(promise) for promise in promises]
+        sheets = [self.sheet(promise) for promise in promises]
         meters, begun = self._meters, time.monotonic()
         meters.appends += 1
         try:
@@ -156,7 +167,8 @@ class Mouth:
         assert places is not None, "no log was flushed"
         return places
 
-    def _sheet(self, promise: Promise) -> Sheet:
+    def sheet(self, promise: Promise) -> Sheet:
+        """A frame that is sealed, as it is handed to the shard."""
         vshard = self.store.homes[promise.frame.topic]
         return sheet_of(promise, vshard, self._epoch_of(vshard))
 
@@ -164,21 +176,6 @@ class Mouth:
         if isinstance(problem, NoTopic):
             self.forget(promise.frame.topic)
         promise.failed = reason(problem)
-
-    def _answer(self) -> None:
-        """Tell everybody whose messages have their places, or never will."""
-        left = []
-        for promises, future in self._tickets:
-            failed = next((promise.failed for promise in promises if promise.failed is not None), None)
-            if future.done():
-                continue
-            if failed is not None:
-                future.set_exception(failed)
-            elif all(promise.landed for promise in promises):
-                future.set_result(None)
-            else:
-                left.append((promises, future))
-        self._tickets = left
 
 
 class MouthGate(ShardGate):
@@ -193,6 +190,15 @@ class MouthGate(ShardGate):
         self._breaker = breaker
         self._open: dict[int, list[Promise]] = {}
         self._number = 0
+        self.intake: Intake | None = None
+        """Where those go who are content with the log of the node, if it has one."""
+
+    @property
+    def levels(self) -> Mapping[str, int]:
+        return {name: level for name, level in LEVELS.items() if level == IN_SHARD or self.intake is not None}
+
+    def at(self, level: int) -> MouthGate | Early:
+        return self if level == IN_SHARD else Early(self, self._log)
 
     def __enter__(self) -> None:
         self._buffer.check()
@@ -203,18 +209,56 @@ class MouthGate(ShardGate):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.leave(IN_SHARD)
+
+    def leave(self, level: int) -> None:
         touched = self._log.touched
         self.inside.release()
         if touched:
             self._buffer.hold(touched)
             self._number += 1
             self._open[self._number] = touched
-            WAITS.open.append((self, self._number, 1))
+            WAITS.open.append((self, self._number, level))
         else:
             self._breaker.gave_up()
 
+    def early(self) -> Intake | None:
+        """The log of the node, if what is handed in there now would be safe there. One who is let in only to try
+        whether the shard is well has to go there."""
+        intake = self.intake
+        return intake if intake is not None and intake.ready and self._breaker.closed else None
+
     def ticket(self, batch: int, wants: int) -> Awaitable[None]:
-        return self._wait_for(self._open.pop(batch))
+        touched = self._open.pop(batch)
+        if wants == IN_SHARD or self.intake is None:
+            return self._wait_for(touched)
+        return self.intake.wait(touched)
+
+
+class Early:
+    """The gate for a call that is content with the log of the node. Where that is not to be had it gets more."""
+
+    def __init__(self, gate: MouthGate, log: PostgresLog) -> None:
+        self._gate = gate
+        self._log = log
+        self._intake = gate.early()
+
+    def __enter__(self) -> None:
+        self._gate.__enter__()
+        self._log.early = True
+        if self._intake is not None:
+            self._aside, self._log.batch = self._log.batch, self._intake.batch
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._log.early = False
+        if self._intake is None:
+            self._gate.leave(IN_SHARD)
+            return
+        self._log.batch = self._aside
+        self._intake.gathered()
+        self._gate.leave(IN_LOG)
 
 
 def _never(batch: int) -> Awaitable[None]:

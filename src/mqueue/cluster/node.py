@@ -5,7 +5,6 @@ Knows no HTTP: where a request belongs is asked here, how it gets there is not.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,32 +12,19 @@ from functools import partial
 from msgspec import Struct
 
 from mqueue.cluster.estate import Estate
-from mqueue.cluster.founding import check_place, found
+from mqueue.cluster.founding import Founded, check_place, found
 from mqueue.cluster.number import NodeNumber
-from mqueue.cluster.plan import SESSION_MS, Plan, Seat
+from mqueue.cluster.plan import SESSION_MS, Plan, Seat, Waiting
+from mqueue.cluster.redis.lending import Lender
 from mqueue.cluster.redis.line import Access, Line
 from mqueue.cluster.redis.outpost import COPY_MS, NOTHING, NOWHERE, Outpost
 from mqueue.cluster.redis.wake import Wake
+from mqueue.cluster.shares import SharedQuotas
 from mqueue.log.postgres.link import Link
 from mqueue.model.clock import Clock
 from mqueue.model.errors import BadSetting, ShardDown
 from mqueue.model.limits import Limits
 from mqueue.model.settings import Settings
-from mqueue.policy.quota import Quotas
-
-
-class SharedQuotas(Quotas):
-    """Quotas for several estates."""
-
-    __slots__ = ("_guard",)
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        super().__init__()
-
-    def admit(self, namespace: str, count: int, now: int) -> None:
-        with self._guard:
-            super().admit(namespace, count, now)
 
 
 class Home(Struct, frozen=True):
@@ -69,6 +55,7 @@ class Node:
         clock: Clock | None = None,
         redis: Access = NOWHERE,
         copies_ms: int = COPY_MS,
+        waiting: Waiting = Waiting(),  # noqa: B008 - it is frozen
     ) -> None:
         if not databases:
             raise BadSetting("a cluster needs the URL of one database at least")
@@ -85,14 +72,17 @@ class Node:
         self._clock = clock
         self._redis = redis
         self._copies_ms = copies_ms
+        self._waiting = waiting
         self.outpost = NOTHING
+        self.lender: Lender | None = None
         self.estates: list[Estate] = []
 
-    def start(self) -> None:
-        """Look at the servers, take a number, begin to own. If that fails nothing stays open. A server of a cluster
-        that was whole once is waited for if it cannot be reached now, all but the first."""
+    def start(self, founded: Founded | None = None) -> None:
+        """Look at the servers, unless somebody has (`founded`), take a number, begin to own. If that fails nothing
+        stays open. A server of a cluster that was whole once is waited for if it cannot be reached now, all but the
+        first."""
         try:
-            founded = found(self._control, self._databases)
+            founded = founded or found(self._control, self._databases)
             self.outpost = Outpost(self._redis, founded.cluster, self._copies_ms, self._heard)
             plan = Plan(
                 Seat(self._number.take(), self.address if self._owns else "", self._session_ms),
@@ -101,6 +91,7 @@ class Node:
                 self.quotas,
                 self._number.ids,
                 self._clock,
+                waiting=self._waiting.of(founded.cluster),
                 outpost=self.outpost,
             )
             for number, url in enumerate(self._databases):
@@ -109,12 +100,17 @@ class Node:
                 estate.start(waiting=number in founded.away)
                 self.estates.append(estate)
             self.outpost.start()
+            now = self.estates[0].clock.now
+            self.lender = Lender(self.line, self.quotas, self._number, self._nodes, now)
+            self.lender.start()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Give back what is owned, so that others take over at once."""
+        if self.lender is not None:
+            self.lender.close()
         estates, self.estates = self.estates, []
         for estate in estates:
             estate.close()
@@ -126,6 +122,14 @@ class Node:
     def line(self) -> Line:
         """To Redis."""
         return self.outpost.line
+
+    @property
+    def answers_early(self) -> bool:
+        """Whether a message may have been answered that is in no shard yet."""
+        return self._waiting.wal_dir is not None
+
+    def _nodes(self) -> int:
+        return max(estate.nodes for estate in self.estates)
 
     def _heard(self, wake: Wake) -> None:
         for estate in self.estates:

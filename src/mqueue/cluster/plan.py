@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from uuid import UUID
+
 from msgspec import Struct
 
 from mqueue.cluster.redis.outpost import NOTHING, Outpost
@@ -30,6 +33,12 @@ class Waiting(Struct, frozen=True):
     length_max: int = 100_000
     bytes_max: int = 256 << 20
     wal_dir: str | None = None
+
+    def of(self, cluster: UUID) -> Waiting:
+        """The same for one cluster: its logs are no other's."""
+        if self.wal_dir is None:
+            return self
+        return Waiting(self.length_max, self.bytes_max, os.path.join(self.wal_dir, cluster.hex))
 
 
 class Plan(Struct, frozen=True):

@@ -9,6 +9,9 @@ from msgspec import Struct
 
 from mqueue.model.times import Duration, Instant
 
+WAL = "wal"
+"""The durability of what is in the log of a node, and will be in its shard: until then it has no offset."""
+
 
 class Draft(Struct, frozen=True):
     """A message to be published. Payload: bytes as they are, text as UTF-8, anything else as JSON."""
@@ -26,7 +29,7 @@ class Draft(Struct, frozen=True):
 
 
 class Receipt(Struct, frozen=True, gc=False):
-    """The answer to a publish: where the message is, and how safe it is there."""
+    """The answer to a publish: where the message is, and how safe it is there. Offset -1: it has none yet."""
 
     id: int
     topic: str

@@ -20,7 +20,7 @@ from mqueue.log.postgres.batch import Arrival, Promise
 from mqueue.log.postgres.catalog import TopicRow
 from mqueue.log.postgres.log import PostgresLog
 from mqueue.model import events as ev
-from mqueue.model.errors import QueueFull
+from mqueue.model.errors import QueueFull, Refused
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
 from mqueue.model.message import Receipt
@@ -34,6 +34,8 @@ from mqueue.store.tokens import Tokens
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Extras, Numbers, Rows
 
+EARLY_DELAY_MS = 1_000
+"""Who is answered before his messages are in the shard may have them delivered this much later, no more."""
 _COUNT_MS = 10_000
 """How often the keys of a topic are counted, if it is not near its limit."""
 _SETTINGS = msgspec.msgpack.Decoder(Settings)
@@ -142,7 +144,31 @@ class ShardStore(Store):
     def publish_one(self, topic: Topic, payload: bytes, extras: Extras | None, now: int) -> Receipt:
         return self._promise_one(topic, payload, extras, now)[1]
 
+    def check_one(self, topic: Topic, extras: Extras | None, now: int) -> None:
+        self._check_early(topic, extras.get("deliver_at", 0) if extras else 0, now)
+        super().check_one(topic, extras, now)
+
+    def check(self, topic: Topic, rows: Rows, now: int) -> None:
+        self._check_early(topic, rows.deliver_at, now, keys=rows.idempotency_key is not None)
+        super().check(topic, rows, now)
+
+    def _check_early(self, topic: Topic, due: Numbers, now: int, *, keys: bool = False) -> None:
+        """Refuse what nobody can be answered about before it is in the shard."""
+        if not self.shelf.early:
+            return
+        latest = due if isinstance(due, int) else int(np.max(np.asarray(due)))
+        if keys:
+            why = "messages with an idempotency key: only the shard knows whether it was used"
+        elif latest - now > EARLY_DELAY_MS:
+            why = f"messages that are due in {latest - now} ms; {EARLY_DELAY_MS} ms is the most"
+        elif topic.settings.max_depth is not None:
+            why = f"topic {topic.name!r}, which has a max_depth: only its owner knows its depth"
+        else:
+            return
+        raise Refused(f"durability 'wal' is not for {why}", code="not_for_wal")
+
     def publish(self, topic: Topic, rows: Rows, now: int) -> list[Receipt]:
+        self._check_early(topic, rows.deliver_at, now, keys=rows.idempotency_key is not None)
         if rows.idempotency_key is None:
             return self._write(topic, rows, now)
         known = self.recognise(topic, rows, now)
@@ -209,6 +235,8 @@ class ShardStore(Store):
         if topic.staging is not None:
             self._stage(topic, frames, now)
             return
+        for frame in frames:
+            self._check_early(topic, frame.deliver_at, now)
         self._promise(frames, now)
 
     def _promise(self, frames: list[Frame], now: int) -> list[Promise]:

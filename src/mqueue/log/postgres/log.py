@@ -73,6 +73,8 @@ class PostgresLog:
         """Batches up to this number are durable."""
         self.wants = False
         """Whether the call that is being made has handed in something."""
+        self.early = False
+        """Whether who makes it is content with less than the shard."""
         self.touched: list[Promise] = []
         """What it has published, or published again."""
         self.seq = 0
@@ -143,6 +145,11 @@ class PostgresLog:
     def number(self) -> int:
         """Of the batch that holds what was handed in last."""
         return self.batch.number if self.batch else self.batch.number - 1
+
+    @property
+    def promised(self) -> bool:
+        """Whether frames were handed in that have no place yet."""
+        return any(batch.promises for batch in (self.batch, *self.flying))
 
     def cut(self) -> Batch | None:
         """What is to be committed next; None: nothing is."""

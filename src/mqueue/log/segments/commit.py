@@ -27,6 +27,8 @@ FRAME = 1
 EVENTS = 2
 KEPT = 3
 """A frame, or what is left of one, that was copied here from a segment that went away."""
+OTHER = 4
+"""Something that only who wrote it can read: see `Packed`."""
 
 _HEADER = struct.Struct("<4sIIHHQQIIQqII")
 _TAIL = struct.Struct("<IHHQQIIQqII")

@@ -6,6 +6,9 @@ has a number, and a caller waits for the number of the batch that holds what it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 from msgspec import Struct
 
 from mqueue.log.segments import commit as envelope
@@ -22,9 +25,18 @@ class Kept(Struct, frozen=True):
     frame: Frame
 
 
+class Packed(Struct, frozen=True):
+    """Bytes that mean something to whoever hands them in, and nothing to the log."""
+
+    body: bytes
+
+
+Item: TypeAlias = Frame | Kept | Packed | list[Event]
+
+
 class Batch(Struct):
     number: int
-    items: list[Frame | Kept | list[Event]]
+    items: Sequence[Item]
     at: int
     places: list[tuple[Frame, int, int, bool]] = []
     """Once it is packed: each frame, its position in the log, its length, and whether it is a copy."""
@@ -38,7 +50,7 @@ class Committer:
     def __init__(self, at: int) -> None:
         self.number = 1
         """Of the batch that is being gathered."""
-        self.items: list[Frame | Kept | list[Event]] = []
+        self.items: list[Item] = []
         self.at = at
 
     def add(self, item: Frame | Kept, now: int) -> None:
@@ -71,6 +83,8 @@ def encode(batch: Batch, link: Link, segment: int, epoch: int, synced: int) -> t
             entries.append((envelope.EVENTS, journal.encode(item)))
         elif isinstance(item, Kept):
             entries.append((envelope.KEPT, pack(item.frame)))
+        elif isinstance(item, Packed):
+            entries.append((envelope.OTHER, item.body))
         else:
             entries.append((envelope.FRAME, pack(item)))
     data, after, places = envelope.pack(entries, link, segment, epoch, synced, max(batch.at, link.at))
@@ -80,6 +94,6 @@ def encode(batch: Batch, link: Link, segment: int, epoch: int, synced: int) -> t
         if isinstance(item, Kept)
         else (item, link.position + place, len(body), False)
         for item, place, (_, body) in zip(batch.items, places, entries, strict=True)
-        if not isinstance(item, list)
+        if not isinstance(item, list | Packed)
     ]
     return data, after

@@ -1,0 +1,100 @@
+"""Copies of what lies in the logs of nodes, in Redis: so that it reaches its shard if its node does not come back.
+
+    wals          hash: of each log, by its uuid, its shard and the session of its node there
+    wal:<uuid>    hash: of a log, by their positions, the commits that are not in the shard yet
+
+Everything here may be lost, or be old: the shard knows how far a log was flushed, and takes nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+from uuid import UUID
+
+from msgspec import Struct
+from redis import Redis
+
+from mqueue.cluster.redis.line import Line
+from mqueue.cluster.wal.records import Stretch, unpack_copy
+
+_FORGET = """
+if redis.call('hlen', KEYS[2]) == 0 then return redis.call('hdel', KEYS[1], ARGV[1]) end
+return 0
+"""
+"""A log is struck off the list if nothing of it is here: in one step, since its node may be adding something."""
+
+
+class Listed(Struct, frozen=True):
+    """A log that Redis knows of, and the session that wrote it."""
+
+    uuid: UUID
+    owner: UUID
+
+
+class Copies:
+    """Of the logs of one server. Every call raises Away if Redis cannot be asked."""
+
+    def __init__(self, line: Line, shard: str) -> None:
+        self._line = line
+        self._shard = shard
+        self._list = line.key("wals")
+
+    @property
+    def away(self) -> bool:
+        return self._line.is_away
+
+    def put(self, log: UUID, owner: UUID, commits: Sequence[tuple[int, bytes]]) -> None:
+        """Commits of a log, by their positions, all at once. The log is listed with them, whatever was lost before."""
+        listed = f"{self._shard} {owner.hex}".encode()
+
+        def write(client: Redis) -> None:
+            with client.pipeline(transaction=True) as pipe:
+                pipe.hset(self._list, log.hex, listed)
+                if commits:
+                    pipe.hset(self._key(log), mapping=cast(Any, dict(commits)))
+                pipe.execute()
+
+        self._line.do(write)
+
+    def drop(self, log: UUID, positions: Sequence[int]) -> None:
+        """These are in the shard."""
+        if positions:
+            self._line.do(lambda client: client.hdel(self._key(log), *map(str, positions)))
+
+    def drop_before(self, log: UUID, position: int) -> None:
+        """Everything before a position is in the shard. A log of which nothing is left is struck off the list."""
+        key = self._key(log)
+
+        def drop(client: Redis) -> None:
+            held = [int(name) for name in cast("list[bytes]", client.hkeys(key))]
+            gone = [place for place in held if place < position]
+            if gone:
+                client.hdel(key, *map(str, gone))
+            client.eval(_FORGET, 2, self._list, key, log.hex)
+
+        self._line.do(drop)
+
+    def get(self, log: UUID, position: int) -> Stretch | None:
+        """The commit at a position, if a whole one is here."""
+        found = cast("bytes | None", self._line.do(lambda client: client.hget(self._key(log), str(position))))
+        return None if found is None else unpack_copy(found, position)
+
+    def holds(self, log: UUID) -> bool:
+        """Whether anything of a log is here."""
+        return bool(self._line.do(lambda client: client.hlen(self._key(log))))
+
+    def listed(self) -> list[Listed]:
+        """The logs of this shard."""
+        found = cast("dict[bytes, bytes]", self._line.do(lambda client: client.hgetall(self._list)))
+        return [listed for name, value in found.items() if (listed := self._read(name, value)) is not None]
+
+    def _read(self, name: bytes, value: bytes) -> Listed | None:
+        try:
+            shard, owner = value.decode().rsplit(" ", 1)
+            return Listed(UUID(hex=name.decode()), UUID(hex=owner)) if shard == self._shard else None
+        except ValueError:  # nothing of ours
+            return None
+
+    def _key(self, log: UUID) -> bytes:
+        return self._line.key("wal", log.bytes)

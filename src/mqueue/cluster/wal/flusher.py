@@ -1,0 +1,233 @@
+"""The duty that brings what lies in the log of a node to its shard, and what others left behind.
+
+Lives in the loop of the estate; statements run in a thread. While the shard is in trouble everything stays where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+from msgspec.structs import force_setattr
+
+from mqueue.cluster.breaker import Breaker
+from mqueue.cluster.buffer import Buffer
+from mqueue.cluster.meters import Meters
+from mqueue.cluster.problems import reason
+from mqueue.cluster.wal.drain import Drain
+from mqueue.cluster.wal.flush import GONE, Flush, affordable
+from mqueue.cluster.wal.nodelog import NodeLog
+from mqueue.cluster.wal.records import Stretch
+from mqueue.log.postgres import flushing, frames
+from mqueue.log.postgres.appends import Appended
+from mqueue.log.postgres.batch import Arrival, Promise
+from mqueue.log.postgres.problems import NoTopic
+from mqueue.model.errors import Error, ShardDown
+
+T = TypeVar("T")
+LOGGER = logging.getLogger("mqueue.cluster")
+
+IDLE_SECONDS = 1.0
+LOOK_SECONDS = 5.0
+"""How often logs are looked for whose nodes are gone."""
+_TIDY_FLUSHES = 256
+
+
+class Kept(Stretch):
+    """A commit of our own log that is not in the shard yet. `at`: when it was written."""
+
+    promises: Sequence[Promise]
+    at: int
+
+
+class Flusher:
+    """`told` is awaited with what was appended; `told_late` with what others would not look for any more, because it is
+    old, and with topics that got something which we do not know. `settled` is called with the positions of commits
+    that are in the shard."""
+
+    def __init__(
+        self,
+        log: NodeLog,
+        flush: Flush,
+        drain: Drain,
+        buffer: Buffer,
+        breaker: Breaker,
+        meters: Meters,
+        now: Callable[[], int],
+        told: Callable[[list[Arrival]], Awaitable[None]],
+        told_late: Callable[[list[Arrival], set[int]], Awaitable[None]],
+        settled: Callable[[list[int]], None],
+    ) -> None:
+        self._log = log
+        self._flush = flush
+        self._drain = drain
+        self._buffer = buffer
+        self._breaker = breaker
+        self._meters = meters
+        self._now = now
+        self._told = told
+        self._told_late = told_late
+        self._settled = settled
+        self._kept: deque[Kept] = deque()
+        self._kick = asyncio.Event()
+        self._look_at = 0.0
+        self._draining = False
+        """Whether somebody may have left more behind."""
+        self._flushes = 0
+        self._trouble = ""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mqueue-flush")
+
+    def add(self, kept: Sequence[Kept]) -> None:
+        """These are durable in the log."""
+        self._kept += kept
+        self._measure()
+        self._kick.set()
+
+    @property
+    def idle(self) -> bool:
+        return not self._kept
+
+    async def run(self) -> None:
+        while True:
+            if await self.run_once():
+                continue
+            if self._trouble:
+                await asyncio.sleep(IDLE_SECONDS)
+                continue
+            self._kick.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._kick.wait(), IDLE_SECONDS)
+
+    async def run_once(self) -> bool:
+        """One statement: for what lies in our log, else for what others left. Whether there may be more to do."""
+        self._measure()
+        if not self._kept and not self._draining and time.monotonic() < self._look_at:
+            return False
+        try:
+            self._breaker.admit(time.monotonic())
+        except ShardDown as refusal:
+            self._trouble = refusal.message
+            return False
+        try:
+            worked = await (self._flush_own() if self._kept else self._flush_remains())
+        except Exception as problem:
+            self._failed(problem)
+            return False
+        self._trouble = ""
+        if worked:
+            self._breaker.worked()
+        else:
+            self._breaker.gave_up()
+        return worked
+
+    def _failed(self, problem: Exception) -> None:
+        self._meters.flush_failures += 1
+        if isinstance(problem, ShardDown):
+            self._breaker.failed(time.monotonic())
+        else:
+            self._breaker.gave_up()
+        said = str(problem) or type(problem).__name__
+        if said != self._trouble:
+            known = isinstance(problem, Error)
+            LOGGER.warning("the log of the node waits: %s", said, exc_info=None if known else problem)
+        self._trouble = said
+
+    async def close(self, seconds: float) -> None:
+        """Flush what can be flushed within a time."""
+        until = time.monotonic() + seconds
+        while self._kept and time.monotonic() < until and await self.run_once():
+            pass
+
+    def end(self) -> None:
+        """Nothing is flushed any more."""
+        self._thread.shutdown(wait=True)
+        self._drain.close()
+        self._flush.link.close()
+
+    # Our own
+
+    async def _flush_own(self) -> bool:
+        part = affordable(self._kept)
+        places = await self._errand(lambda: self._flush.append(self._log.uuid, part, once=False))
+        if places is None:
+            await self._skip()
+        else:
+            await self._land([self._kept.popleft() for _ in part], places)
+        await self._tidy()
+        return True
+
+    async def _land(self, part: list[Kept], places: list[Appended]) -> None:
+        promises = [promise for kept in part for promise in kept.promises]
+        arrivals = []
+        for promise, place in zip(promises, places, strict=True):
+            if place is GONE:
+                promise.failed = reason(NoTopic())
+            else:
+                arrivals.append(promise.land(place.base, place.at))
+        self._meters.flushed += sum(arrival.count for arrival in arrivals)
+        self._done(part)
+        await self._told(arrivals)
+
+    async def _skip(self) -> None:
+        """The log is flushed up to another place: what we were not told of was done, by us or for us."""
+        done = await self._errand(lambda: flushing.flushed(self._flush.link, self._log.uuid))
+        part = []
+        while self._kept and self._kept[0].stop <= done:
+            part.append(self._kept.popleft())
+        if part:
+            promises = [promise for kept in part for promise in kept.promises]
+            found = await self._errand(lambda: [frames.find(self._flush.link, promise.id) for promise in promises])
+            for promise, place in zip(promises, found, strict=True):
+                _landed_unseen(promise, -1 if place is None else place[2])
+            self._done(part)
+            await self._told_late([], {promise.frame.topic for promise in promises})
+        elif self._kept and self._kept[0].start > done:
+            lost, self._kept[0].start = self._kept[0].start, done
+            LOGGER.error("%s forgot what it had of our log from position %d to %d", self._flush.link.server, done, lost)
+
+    def _done(self, part: list[Kept]) -> None:
+        self._buffer.release(promise for kept in part for promise in kept.promises)
+        self._measure()
+        self._settled([kept.start for kept in part])
+
+    def _measure(self) -> None:
+        self._meters.flush_lag_ms = max(0, self._now() - self._kept[0].at) if self._kept else 0
+
+    async def _tidy(self) -> None:
+        """What is in the shard goes from the disk: once it was read back from there."""
+        self._flushes += 1
+        if self._flushes % _TIDY_FLUSHES == 0:
+            await self._errand(lambda: flushing.forget_older(self._flush.link, self._log.uuid))
+        flushed = self._kept[0].start if self._kept else 1 << 62
+        if self._log.may_trim(flushed):
+            done = await self._errand(lambda: flushing.flushed(self._flush.link, self._log.uuid))
+            await self._errand(lambda: self._log.trim(done))
+
+    # Others'
+
+    async def _flush_remains(self) -> bool:
+        """Whether anything was done."""
+        if not self._draining:
+            self._look_at = time.monotonic() + LOOK_SECONDS
+            await self._errand(self._drain.look)
+        found = await self._errand(self._drain.run_once)
+        self._draining = found is not None
+        if found:
+            await self._told_late(found, {arrival.topic for arrival in found})
+        return self._draining
+
+    async def _errand(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _landed_unseen(promise: Promise, base: int) -> None:
+    """It is in the shard, and we were not told where."""
+    promise.landed = True
+    for row, receipt in promise.receipts:
+        force_setattr(receipt, "offset", -1 if base < 0 else base + row)
