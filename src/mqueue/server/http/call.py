@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -26,6 +25,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class Leaving(Protocol):
+    """An event: the caller has left."""
+
+    async def wait(self) -> bool: ...
+
+
 class Call(Struct):
     """What a handler gets."""
 
@@ -43,7 +48,7 @@ class Call(Struct):
     peer: str = ""
     certificate: bytes | None = None
     """The client's, in DER."""
-    gone: asyncio.Event | None = None
+    gone: Leaving | None = None
     """Set when the caller has left."""
     target: str = ""
     """Path and query as they came."""

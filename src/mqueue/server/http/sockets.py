@@ -47,13 +47,13 @@ async def refuse(answer: Answer, send: Send) -> None:
 async def talk(call: Call, wanted: remote.Wanted, receive: Receive, send: Send) -> None:
     """One conversation, from the upgrade on. Ends when the consumer leaves or the server stops."""
     await send({"type": "websocket.accept"})
-    call.gone = asyncio.Event()
+    call.gone = gone = asyncio.Event()
     try:
-        await _push(call, wanted, receive, send)
+        await _push(call, wanted, gone, receive, send)
     except Error as error:
-        await dismiss(error, send, call.gone)
+        await dismiss(error, send, gone)
         return
-    if not call.gone.is_set():
+    if not gone.is_set():
         await send({"type": "websocket.close", "code": GOING_AWAY, "reason": "the server is stopping"})
 
 
@@ -64,10 +64,10 @@ async def dismiss(error: Error, send: Send, gone: asyncio.Event | None = None) -
         await send({"type": "websocket.close", "code": REFUSED, "reason": error.code})
 
 
-async def _push(call: Call, wanted: remote.Wanted, receive: Receive, send: Send) -> None:
+async def _push(call: Call, wanted: remote.Wanted, gone: asyncio.Event, receive: Receive, send: Send) -> None:
     """Until the consumer leaves or the server stops."""
     async with Pushing(call, wanted) as pushing:
-        listening = asyncio.ensure_future(_listen(call, pushing, receive, send))
+        listening = asyncio.ensure_future(_listen(call, pushing, gone, receive, send))
         try:
             while not listening.done() and (handed := await pushing.next(HEARTBEAT_SECONDS)) is not None:
                 for lease in handed:
@@ -77,13 +77,12 @@ async def _push(call: Call, wanted: remote.Wanted, receive: Receive, send: Send)
             await asyncio.gather(listening, return_exceptions=True)
 
 
-async def _listen(call: Call, pushing: Pushing, receive: Receive, send: Send) -> None:
+async def _listen(call: Call, pushing: Pushing, gone: asyncio.Event, receive: Receive, send: Send) -> None:
     """Take commands until the consumer leaves."""
-    assert call.gone is not None
     while True:
         event = await receive()
         if event["type"] == "websocket.disconnect":
-            call.gone.set()
+            gone.set()
             return
         if event["type"] == "websocket.receive":
             await _say(send, await _obey(call, pushing, event.get("text") or event.get("bytes") or ""))

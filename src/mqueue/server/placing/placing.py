@@ -22,10 +22,11 @@ from mqueue.cluster.node import Home, Node
 from mqueue.cluster.tokens import vshard_of
 from mqueue.log.postgres import catalog, frames
 from mqueue.model.errors import Refused, Unavailable
+from mqueue.model.ident import instant_of
 from mqueue.policy.routing import virtual_shard
 from mqueue.server.forwarding.heads import FORWARDED
 from mqueue.server.http.answer import Answer, Streamed
-from mqueue.server.http.call import Call
+from mqueue.server.http.call import Call, Leaving
 from mqueue.server.http.routes import Route
 from mqueue.server.http.service import Receive, Send, Service
 from mqueue.server.http.sockets import talk
@@ -42,6 +43,8 @@ _DIGITS_MAX = 19
 _PATIENCE_SECONDS = 10.0
 """How long a request waits for somebody to own what it is about."""
 _LOOK_SECONDS = 0.1
+_EARLY_MS = 60_000
+"""So long an id may have been answered that is nowhere, where nodes have logs."""
 _LANES_MAX = 64
 """Who has published more priorities than this to a topic asks its owner, who knows how many are alive."""
 
@@ -94,7 +97,17 @@ class Placing:
             for found in await self._ask_all(lambda estate: frames.find(estate.reader, int(id))):
                 if found is not None:
                     return found[3]
+            self._check_age(int(id))
         return 0  # whoever looks there finds nothing, and says so
+
+    def _check_age(self, id: int) -> None:
+        """Raise if a message that is nowhere may be on its way from the log of a node to its shard."""
+        if self._node.answers_early and abs(self._node.estates[0].clock.now() - instant_of(id)) < _EARLY_MS:
+            raise Unavailable(
+                f"message {id} is in no shard; it is so young that it may be on its way",
+                code="not_yet_visible",
+                retry_after=1,
+            )
 
     async def _vshard_of_transaction(self, call: Call, subject: About) -> int:
         """Where it was begun; else on the server of its topic, so that it can be published there by one commit."""
@@ -149,25 +162,15 @@ class Placing:
                 f"{len(topics)} topics that live on several servers cannot be published to in one call",
                 code="elsewhere",
             )
-        owned = {
-            home.vshard
-            for home, needs in zip(homes, await estate.run(_need_owners(estate, call.namespace, topics)), strict=True)
-            if needs
-        }
-        if len(owned) > 1:
-            raise Refused(
-                f"{len(owned)} of {len(topics)} topics have a limit that only their owners can check, each of them"
-                " another one: they cannot be published to in one call",
-                code="elsewhere",
-            )
-        if owned:
-            return await self._at_owner(call, route, owned.pop())
 
         async def engine() -> Engine:
+            _check_owners(estate.mouth.store, call.namespace, topics)
             return estate.mouth.engine
 
         try:
             return await self._run(call, route, estate, engine)
+        except _AtOwner as only:
+            return await self._at_owner(call, route, only.vshard)
         except Unavailable as problem:
             if problem.code != "topic_gone":
                 raise
@@ -178,20 +181,14 @@ class Placing:
     ) -> Answer | Streamed:
         """A handler in the loop of an estate, on one of its engines."""
         service = await self._service(estate)
-        gone = asyncio.Event()
+        gone = None if call.gone is None else _Elsewhere(asyncio.get_running_loop(), call.gone)
 
         async def work() -> Answer | Streamed:
             view: AsyncBroker = twin_of(LoopBroker._over(await engine(), call.namespace, ""))
             inside = replace(call, service=service, gone=gone, home=view)
             return await route.handler(inside)
 
-        watch = asyncio.ensure_future(_pass_on(call.gone, gone, estate)) if call.gone is not None else None
-        try:
-            answer = await estate.run(work())
-        finally:
-            if watch is not None:
-                watch.cancel()
-        return _bridged(answer, estate)
+        return _bridged(await estate.run(work()), estate)
 
     async def _service(self, estate: Estate) -> Service:
         service = self._services.get(estate.name)
@@ -242,9 +239,24 @@ class Placing:
         return "" if all(estate.lives for estate in self._node.estates) else "a part of this node has ended"
 
 
-async def _need_owners(estate: Estate, namespace: str, topics: tuple[str, ...]) -> list[bool]:
-    """Which topics have a rule that only their owners can check; new ones are made with the defaults."""
-    return [_needs_owner(estate.mouth.store, namespace, topic) for topic in topics]
+class _AtOwner(Exception):
+    """Only the owner of a virtual shard can judge whether something may be published."""
+
+    def __init__(self, vshard: int) -> None:
+        self.vshard = vshard
+
+
+def _check_owners(store: Store, namespace: str, topics: tuple[str, ...]) -> None:
+    """Raises _AtOwner if a topic has a rule that only its owner can check; new ones are made with the defaults."""
+    owned = {virtual_shard(namespace, topic) for topic in topics if _needs_owner(store, namespace, topic)}
+    if len(owned) > 1:
+        raise Refused(
+            f"the limits of {len(topics)} topics can be checked by {len(owned)} owners only, each his own: they cannot"
+            " be published to in one call",
+            code="elsewhere",
+        )
+    if owned:
+        raise _AtOwner(owned.pop())
 
 
 def _needs_owner(store: Store, namespace: str, name: str) -> bool:
@@ -268,10 +280,15 @@ async def _made(make: Callable[[], T]) -> T:
     return make()
 
 
-async def _pass_on(outside: asyncio.Event, inside: asyncio.Event, estate: Estate) -> None:
-    """That the caller has left is told in the other loop."""
-    await outside.wait()
-    estate.loop.call_soon_threadsafe(inside.set)
+class _Elsewhere:
+    """An event of another loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, event: Leaving) -> None:
+        self._loop = loop
+        self._event = event
+
+    async def wait(self) -> bool:
+        return await _over(self._loop, self._event.wait())
 
 
 def _bridged(answer: Answer | Streamed, estate: Estate) -> Answer | Streamed:
