@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from mqueue.broker.engine import Engine, Shut
 from mqueue.cluster.gate import ShardGate
+from mqueue.cluster.problems import doubtful
 from mqueue.heart.checkpoint import checkpoint
 from mqueue.log.postgres.appends import Appended, Sheet
 from mqueue.log.postgres.batch import Arrival, Batch, Promise, blocks_of
@@ -84,6 +86,8 @@ class Holding:
         self.gate = ShardGate(log, self.wait)
         self.lost: Error | None = None
         """Why it is not ours any more."""
+        self.leaving = False
+        """Whether it is being given away."""
         self.point_seq, self.point_at = 0, 0
         """The row of the journal that the last checkpoint comes after, and when it was taken."""
         self._ask = ask
@@ -143,19 +147,36 @@ class Holding:
         if self.lost is not None:
             return
         self.lost = why
-        engine = self.engine
-        engine.lock = engine.clock = Gone(why)
-        for waiting in engine.waiters.values():
-            for waiter in tuple(waiting):
-                waiter.wake()
+        self._shut(why)
         tickets, self._tickets = self._tickets, []
         for _, future in tickets:
             if not future.done():
                 future.set_exception(told or why)
 
+    async def leave(self, why: Error, seconds: float) -> None:
+        """Take nothing more, and finish what was handed in; it is not ours when this returns."""
+        self.leaving = True
+        self._shut(why)
+        with suppress(Error, TimeoutError):
+            await asyncio.wait_for(self.settled(), seconds)
+        self.lose(why, doubtful(why))
+
+    def _shut(self, why: Error) -> None:
+        """Whoever calls from now on, or waits, is told why."""
+        engine = self.engine
+        engine.lock = engine.clock = Gone(why)
+        for waiting in engine.waiters.values():
+            for waiter in tuple(waiting):
+                waiter.wake()
+
     async def settled(self) -> None:
         """Until all that was handed in by now is durable."""
         if self.log.batch or self.log.flying:
+            await self.wait(self.log.number)
+
+    async def placed(self) -> None:
+        """Until all frames that were handed in by now have their places."""
+        if self.log.promised:
             await self.wait(self.log.number)
 
     def wait(self, batch: int) -> Awaitable[None]:

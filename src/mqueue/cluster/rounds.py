@@ -64,7 +64,7 @@ class Rounds:
 
     def tick(self, holding: Holding) -> None:
         """Let time pass. Who stumbles over that is taken over anew: what he remembers cannot be right."""
-        if holding.lost is not None:
+        if holding.lost is not None or holding.leaving:
             return
         try:
             with holding.gate.inside:

@@ -27,7 +27,7 @@ LOGGER = logging.getLogger("mqueue.cluster")
 
 class Tenure:
     """`errand` does something in a thread; `load` takes a virtual shard over; `lose` is told of one that is not ours
-    any more, and why."""
+    any more, and why; `give` ends the work on some that are to be another's."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class Tenure:
         errand: Callable[..., Awaitable[Any]],
         load: Callable[[int], Awaitable[Any]],
         lose: Callable[[int, str], None],
+        give: Callable[[Sequence[int], str], Awaitable[None]],
         meters: Meters,
     ) -> None:
         self._name = name
@@ -45,6 +46,7 @@ class Tenure:
         self._errand = errand
         self._load = load
         self._lose = lose
+        self._give = give
         self._meters = meters
         self.owner = uuid4()
         """Who we are, for as long as the session goes on."""
@@ -52,8 +54,8 @@ class Tenure:
         """As far as we know: who delivers from which of the virtual shards that live here."""
         self.mine: dict[int, int] = {}
         """The virtual shards that we own, with their epochs; an engine is made when one is needed."""
-        self.others = False
-        """Whether other nodes are there."""
+        self.nodes = 1
+        """How many are alive, this one among them."""
         self.closing = False
         self._renewed_at = 0.0
         self._again: set[asyncio.Future[None]] = set()
@@ -70,7 +72,7 @@ class Tenure:
     async def settle(self, found: Survey) -> None:
         """See who owns what, give away what is too much, take what should be ours."""
         self.owners = found.owners
-        self.others = len(found.sessions) > 1
+        self.nodes = max(1, len(found.sessions))
         for vshard in [vshard for vshard in self.mine if found.owners[vshard].owner != self.owner]:
             self._forget(vshard, "another node owns it now")
         free = [
@@ -82,8 +84,9 @@ class Tenure:
         rank = sharers.index(self.owner) if self.owner in sharers else 0
         wanted = share(list(self.mine), free, len(found.owners), len(sharers), rank)
         if wanted.give:
+            await self._give(wanted.give, "it goes to another node")
             for vshard in wanted.give:
-                self._forget(vshard, "it goes to another node")
+                self.mine.pop(vshard, None)
             await self._errand(owning.disown, self._scout, self.owner, wanted.give)
         if wanted.take:
             await self._take(wanted.take, found)
