@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from uuid import uuid4
@@ -10,8 +11,10 @@ import pytest
 
 from mqueue.config import Cluster, Config, Metrics, Secret
 from mqueue.log.postgres.link import Link
+from mqueue.testing import PostgresServer
 from mqueue.testing.server import RunningServer
 from tests.integration.asking import Asking
+from tests.integration.test_metrics import PAGE, Numbers, numbers, of, settle
 
 PATIENCE_SECONDS = 60
 TOPICS = [f"t{number}" for number in range(12)]
@@ -75,3 +78,54 @@ def test_what_nobody_counts_is_said(node, database: str) -> None:
     link.close()
     wait_until(lambda: ask("GET", "/v1/stats").status == 200)
     assert ask("GET", "/v1/stats").json["published"] == 1
+
+
+def test_every_node_tells_of_what_it_delivers(node) -> None:
+    asks = [node(), node()]
+    wait_until(lambda: all(_is_settled(numbers(ask)) for ask in asks))
+    for topic in TOPICS:
+        asks[0].publish(topic, "a", "b")
+        settle(asks[1], topic, "ack")
+    pages = [numbers(ask) for ask in asks]
+    assert sum(of(page, "mqueue_topics") for page in pages) == len(TOPICS)
+    for topic in TOPICS:
+        labels = {"namespace": "default", "topic": topic}
+        [page] = [page for page in pages if ("mqueue_topic_acked_total", tuple(sorted(labels.items()))) in page]
+        assert of(page, "mqueue_topic_published_total", **labels) == 2
+        assert of(page, "mqueue_topic_acked_total", **labels) == 1
+        assert of(page, "mqueue_group_lag", group="default", **labels) == 1
+    assert sum(of(page, "mqueue_shard_takeovers_total", shard="shard0") for page in pages) > 0
+    assert sum(of(page, "mqueue_shard_commits_total", shard="shard0") for page in pages) > 0
+    assert sum(of(page, "mqueue_forwards_total", result="answered") for page in pages) > 0
+    assert all(of(page, "mqueue_ready") == of(page, "mqueue_shard_up", shard="shard0") == 1 for page in pages)
+
+
+def _is_settled(page: Numbers) -> bool:
+    """Whether each of two nodes owns its half, and knows that of the other."""
+    shares = [of(page, f"mqueue_shard_{name}", shard="shard0") for name in ("owned", "unowned")]
+    return [of(page, "mqueue_nodes"), *shares] == [2, 512, 0]
+
+
+def test_the_page_knows_every_metric_of_a_node(node) -> None:
+    ask = node()
+    ask.publish("t", "a")
+    text = ask("GET", "/metrics").body.decode()
+    shown = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE mqueue_")}
+    alone, _, more = PAGE.read_text(encoding="utf-8").partition("### Metrics of a node")
+    told = [set(re.findall(r"^\| `(mqueue_\w+)` \|", part, re.MULTILINE)) for part in (alone, more)]
+    assert {name for name in shown if not name.startswith("mqueue_redis_")} - told[0] == {
+        name for name in told[1] if not name.startswith("mqueue_redis_")
+    }
+
+
+def test_a_node_without_any_server_is_not_ready_and_lives() -> None:
+    with PostgresServer() as server, RunningServer(config(server.create("mine"))) as running:
+        ask = Asking(running.url)
+        assert [ask("GET", path).status for path in ("/health", "/livez", "/readyz")] == [200, 200, 200]
+        server.stop()
+        wait_until(lambda: ask("GET", "/readyz").status == 503)
+        assert [ask("GET", path).status for path in ("/health", "/livez")] == [200, 200]
+        found = numbers(ask)
+        assert of(found, "mqueue_ready") == of(found, "mqueue_shard_up", shard="shard0") == 0
+        server.start()
+        wait_until(lambda: ask("GET", "/readyz").status == 200)

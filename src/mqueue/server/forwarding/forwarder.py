@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import Counter
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any
@@ -59,9 +60,23 @@ class Forwarder:
         """Those on which something is asked that may take long."""
         self._watch: asyncio.Task[None] | None = None
         self._farewells: set[asyncio.Task[None]] = set()
+        self.results: Counter[str] = Counter()
+        """How requests ended: `answered`, `left` by the caller, or the code of the error."""
 
     async def forward(self, call: Call, route: Route, address: str) -> Answer | Streamed:
         """The answer of the node at `address`. Raises Unavailable where there is none, or it is not the owner."""
+        result = "left"
+        try:
+            answer = await self._forward(call, route, address)
+            result = "answered"
+            return answer
+        except Error as error:
+            result = error.code
+            raise
+        finally:
+            self.results[result] += 1
+
+    async def _forward(self, call: Call, route: Route, address: str) -> Answer | Streamed:
         check_first(call)
         owner = self._owner(address)
         try:

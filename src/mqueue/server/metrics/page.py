@@ -6,7 +6,8 @@ A snapshot is taken when somebody asks, unless there is a young one. Writing the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -19,7 +20,7 @@ from mqueue.model.errors import Unavailable
 from mqueue.server.metrics.broker import BrokerCollector
 from mqueue.server.metrics.commits import CommitGauge
 from mqueue.server.metrics.requests import Requests
-from mqueue.server.metrics.snapshot import take
+from mqueue.server.metrics.snapshot import Snapshot, take
 from mqueue.server.security.gatekeeper import Refusals
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -47,11 +48,14 @@ class Vitals(Collector):
 
 
 class Page:
+    """`take`: of whom a snapshot is taken. A node of a cluster has another one than the broker that it began with."""
+
     def __init__(
         self, broker: Broker, clock: Clock, requests: Requests, vitals: Vitals, topics_max: int, interval_ms: int
     ) -> None:
         self.registry = CollectorRegistry()
-        self._broker, self._clock = broker, clock
+        self.take: Callable[[int], Awaitable[Snapshot]] = partial(take, broker)
+        self._clock = clock
         self._topics_max, self._interval_ms = topics_max, interval_ms
         self._numbers = BrokerCollector()
         self._taken_at: int | None = None
@@ -70,7 +74,7 @@ class Page:
         now = self._clock.now()
         if self._taken_at is None or now - self._taken_at >= self._interval_ms:
             try:
-                self._numbers.snapshot = await take(self._broker, self._topics_max)
+                self._numbers.snapshot = await self.take(self._topics_max)
             except Unavailable:  # the disk failed: what was known last is told, and that nothing is taken any more
                 self._numbers.snapshot = replace(self._numbers.snapshot, ready=False)
             self._taken_at = now

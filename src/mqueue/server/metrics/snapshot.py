@@ -76,6 +76,58 @@ class TopicRow(Struct):
         self.bytes += stats.bytes
         self.oldest_ready_seconds = max(self.oldest_ready_seconds, stats.oldest_ready_seconds or 0.0)
 
+    def include(self, row: TopicRow) -> None:
+        """Add up with another one; what its groups say is not kept."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(row, name))
+        self.oldest_ready_seconds = max(self.oldest_ready_seconds, row.oldest_ready_seconds)
+
+
+_SUMS = [
+    name for name in TopicRow.__struct_fields__ if name not in ("namespace", "topic", "oldest_ready_seconds", "groups")
+]
+
+
+class Gathered:
+    """Topics as they are counted, `topics_max` of them with numbers of their own."""
+
+    def __init__(self, topics_max: int) -> None:
+        self._topics_max = topics_max
+        self._rows: list[TopicRow] = []
+        self._other = TopicRow(OTHER, OTHER)
+        self.count = 0
+
+    def add(self, numbers: TopicNumbers) -> None:
+        self.count += 1
+        if len(self._rows) < self._topics_max:
+            row = TopicRow(numbers.namespace, numbers.stats.topic, groups=_groups(numbers.stats.groups))
+            self._rows.append(row)
+        else:
+            row = self._other
+        row.add(numbers)
+
+    async def add_all(self, broker: Broker) -> None:
+        for some in backstage.topic_numbers(broker, _TOPICS_AT_ONCE):
+            for numbers in some:
+                self.add(numbers)
+            await asyncio.sleep(0)  # between two calls, not before all of them
+
+    @classmethod
+    def joined(cls, topics_max: int, parts: Iterable[Gathered]) -> Gathered:
+        """What was counted in several places; none of them counted the same topic."""
+        whole = cls(topics_max)
+        for part in parts:
+            room = topics_max - len(whole._rows)
+            whole._rows += part._rows[:room]
+            for row in (*part._rows[room:], part._other):
+                whole._other.include(row)
+            whole.count += part.count
+        return whole
+
+    @property
+    def rows(self) -> list[TopicRow]:
+        return [*self._rows, self._other] if self.count > len(self._rows) else self._rows
+
 
 class Snapshot(Struct, frozen=True):
     rows: list[TopicRow]
@@ -88,24 +140,11 @@ class Snapshot(Struct, frozen=True):
 
 
 async def take(broker: Broker, topics_max: int) -> Snapshot:
-    rows: list[TopicRow] = []
-    other = TopicRow(OTHER, OTHER)
-    count = 0
-    for some in backstage.topic_numbers(broker, _TOPICS_AT_ONCE):
-        for numbers in some:
-            count += 1
-            if len(rows) < topics_max:
-                row = TopicRow(numbers.namespace, numbers.stats.topic, groups=_groups(numbers.stats.groups))
-                rows.append(row)
-            else:
-                row = other
-            row.add(numbers)
-        await asyncio.sleep(0)  # between two calls, not before all of them
-    if count > len(rows):
-        rows.append(other)
+    gathered = Gathered(topics_max)
+    await gathered.add_all(broker)
     return Snapshot(
-        rows,
-        count,
+        gathered.rows,
+        gathered.count,
         backstage.leases(broker),
         backstage.quota_refusals(broker),
         backstage.disk_numbers(broker),
