@@ -255,7 +255,7 @@ def check_owner(reply: Reply) -> None:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return
     if told.code == "not_owner":
-        raise Unavailable(told.message, code="not_owner", retry_after=1)
+        raise Unavailable(told.message, code="not_owner", applied=told.applied, retry_after=1)
 
 
 def _changes(route: Route) -> bool:

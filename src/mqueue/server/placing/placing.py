@@ -43,6 +43,8 @@ _DIGITS_MAX = 19
 _PATIENCE_SECONDS = 10.0
 """How long a request waits for somebody to own what it is about."""
 _LOOK_SECONDS = 0.1
+_WATCH_SECONDS = 0.5
+"""So often whoever waits for another node's answer looks whether that still delivers."""
 _EARLY_MS = 60_000
 """So long an id may have been answered that is nowhere, where nodes have logs."""
 _LANES_MAX = 64
@@ -130,20 +132,36 @@ class Placing:
         A request that another node forwarded does not wait here: the other one has to look again.
         """
         loop = asyncio.get_running_loop()
-        until = loop.time() + (0 if FORWARDED in call.headers else _PATIENCE_SECONDS)
+        until = 0.0
         while True:
             home = self._node.home(vshard)
             try:
                 if home.here:
                     return await self._here(call, route, home)
                 if home.address:
-                    return await self._forwards.forward(call, route, home.address)
+                    return await self._forward(call, route, home)
             except Unavailable as problem:
-                if problem.code != "not_owner" or problem.applied is None or loop.time() >= until:
+                if not _again(problem, route) or FORWARDED in call.headers:
                     raise
-            if loop.time() >= until:
+            until = until or loop.time() + _PATIENCE_SECONDS
+            if FORWARDED in call.headers or loop.time() >= until:
                 raise Unavailable(f"nobody delivers from virtual shard {vshard} now", code="not_owner")
             await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _forward(self, call: Call, route: Route, home: Home) -> Answer | Streamed:
+        """Given up when another node delivers meanwhile: whoever was asked stands still, or is gone."""
+        asked = asyncio.ensure_future(self._forwards.forward(call, route, home.address))
+        try:
+            while not (await asyncio.wait([asked], timeout=_WATCH_SECONDS))[0]:
+                if self._node.home(home.vshard).address not in ("", home.address):
+                    raise Unavailable(
+                        f"{home.address} did not answer before another node delivered", code="not_owner", applied=None
+                    )
+            return asked.result()
+        finally:
+            if not asked.done():
+                asked.cancel()
+                await asyncio.wait([asked])
 
     async def _here(self, call: Call, route: Route, home: Home) -> Answer | Streamed:
         async def engine() -> Engine:
@@ -237,6 +255,14 @@ class Placing:
 
     def poison(self) -> str:
         return "" if all(estate.lives for estate in self._node.estates) else "a part of this node has ended"
+
+
+def _again(problem: Unavailable, route: Route) -> bool:
+    """Whether somebody else is to be asked. Also if nobody knows what became of it: what was handed out comes back by
+    itself, and who settles twice is answered as the first time."""
+    if problem.code not in ("not_owner", "owner_unreachable"):
+        return False
+    return problem.applied is False or route.verb in ("receive", "settle")
 
 
 class _AtOwner(Exception):
