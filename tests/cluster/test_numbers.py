@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
-from mqueue.config import Cluster, Config, Metrics, Secret
+from mqueue.config import Cluster, Config, Metrics, Redis, Secret
 from mqueue.log.postgres.link import Link
-from mqueue.testing import PostgresServer
+from mqueue.testing import PostgresServer, RedisServer
 from mqueue.testing.server import RunningServer
 from tests.integration.asking import Asking
 from tests.integration.test_metrics import PAGE, Numbers, numbers, of, settle
@@ -106,16 +107,20 @@ def _is_settled(page: Numbers) -> bool:
     return [of(page, "mqueue_nodes"), *shares] == [2, 512, 0]
 
 
-def test_the_page_knows_every_metric_of_a_node(node) -> None:
-    ask = node()
-    ask.publish("t", "a")
-    text = ask("GET", "/metrics").body.decode()
+def test_the_page_knows_every_metric_of_a_node(database: str, redis_server: RedisServer) -> None:
+    redis = Redis((f"127.0.0.1:{redis_server.port}",), password=Secret(redis_server.password))
+    with RunningServer(replace(config(database), cluster=Cluster((Secret(database),), redis))) as running:
+        ask = Asking(running.url)
+        ask.publish("t", "a")
+        text = ask("GET", "/metrics").body.decode()
+        found = numbers(ask)
     shown = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE mqueue_")}
     alone, _, more = PAGE.read_text(encoding="utf-8").partition("### Metrics of a node")
     told = [set(re.findall(r"^\| `(mqueue_\w+)` \|", part, re.MULTILINE)) for part in (alone, more)]
-    assert {name for name in shown if not name.startswith("mqueue_redis_")} - told[0] == {
-        name for name in told[1] if not name.startswith("mqueue_redis_")
-    }
+    assert shown - told[0] == told[1]
+    assert of(found, "mqueue_redis_away") == 0
+    assert of(found, "mqueue_shard_append_rows_total", shard="shard0") == 1
+    assert of(found, "mqueue_shard_buffered_messages", shard="shard0") == 0
 
 
 def test_a_node_without_any_server_is_not_ready_and_lives() -> None:

@@ -32,6 +32,10 @@ class Breaker:
         """Whether nobody may ask: a try that is under way is not over, or none has been let in."""
         return self._meters.breaker == "open"
 
+    def rests(self, now: float) -> bool:
+        """Whether the pause is not over: whoever comes is refused."""
+        return self.open and now < self._until
+
     def admit(self, now: float) -> None:
         """Let one in who is going to ask, or raise ShardDown. Once the pause is over the first who comes is the one
         that tries: he has to say what came of it, by `worked`, `failed` or `gave_up`."""

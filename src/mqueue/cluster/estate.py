@@ -146,9 +146,10 @@ class Estate:
     @property
     def takes(self) -> bool:
         """Whether messages can be published to this server, as far as we know."""
-        meters = self.meters
-        fresh = time.monotonic() - meters.beaten_at < self._plan.seat.session_ms / 1000
-        return bool(self.owners) and bool(meters.beaten_at) and fresh and meters.breaker != "open"
+        now, beaten_at = time.monotonic(), self.meters.beaten_at
+        if not self.owners or not beaten_at or now - beaten_at >= self._plan.seat.session_ms / 1000:
+            return False
+        return not self.mouth.breaker.rests(now)  # after that somebody has to come, or it would rest for ever
 
     @property
     def lives(self) -> bool:

@@ -27,10 +27,11 @@ _COUNTERS = {
     "takeovers": "Virtual shards that were taken over.",
     "takeover_seconds": "Time that it took.",
     "doubts": "Times that everything owned was forgotten.",
-    "refused": "Messages that were refused because too many wait.",
+    "refused": "Calls that were refused because too much waits.",
     "breaker_opened": "Times that the breaker opened.",
     "flushed": "Messages of logs of nodes that reached the server.",
     "flush_failures": "Attempts to bring them there that failed.",
+    "flush_dropped": "Messages of such logs whose topics were deleted meanwhile.",
 }
 _GAUGES = {
     "buffered_messages": "Messages that wait here to be written.",
@@ -68,7 +69,7 @@ class NodeCollector(Collector):
         yield from _meters(estates)
         yield from _state(estates)
         if self._node.outpost.line.configured:
-            yield from _redis(self._node.outpost)
+            yield from _redis(self._node.outpost, estates)
 
     def _nodes(self, estates: Sequence[Estate]) -> int:
         return len(self._node.others()) + any(estate.owned for estate in estates)
@@ -107,7 +108,13 @@ def _state(estates: Sequence[Estate]) -> Iterator[Metric]:
     yield from (owned, free, up, beat, breaker, lag)
 
 
-def _redis(outpost: Outpost) -> Iterator[Metric]:
+def _redis(outpost: Outpost, estates: Sequence[Estate]) -> Iterator[Metric]:
+    found = CounterMetricFamily("mqueue_redis_frames_found", "Frames found in Redis.", labels=_SHARD)
+    missed = CounterMetricFamily("mqueue_redis_frames_missed", "Frames looked for and not found.", labels=_SHARD)
+    for estate in estates:
+        found.add_metric((estate.name,), estate.annex.found)
+        missed.add_metric((estate.name,), estate.annex.missed)
+    yield from (found, missed)
     yield GaugeMetricFamily("mqueue_redis_away", "1 while Redis cannot be reached.", int(outpost.line.is_away))
     yield CounterMetricFamily("mqueue_redis_copies_sent", "Copies of frames sent to Redis.", outpost.outbox.sent)
     yield CounterMetricFamily("mqueue_redis_copies_dropped", "Times that copies were not sent.", outpost.outbox.dropped)
