@@ -51,12 +51,12 @@ def report(outcomes: list[Outcome]) -> int:
     bad = [outcome for outcome in outcomes if outcome.wrong or outcome.slow]
     messages = sum(outcome.messages for outcome in outcomes)
     print(
-        f"\n{'fault':14} {'runs':>4} {'messages':>8} {'wrong':>5} {'slow':>4} {'back':>6} {'silence':>7} {'others':>6}"
+        f"\n{'fault':20} {'runs':>4} {'messages':>8} {'wrong':>5} {'slow':>4} {'back':>6} {'silence':>7} {'others':>6}"
     )
     for name in dict.fromkeys(outcome.fault for outcome in outcomes):
         mine = [outcome for outcome in outcomes if outcome.fault == name]
         print(
-            f"{name:14} {len(mine):4} {sum(one.messages for one in mine):8}"
+            f"{name:20} {len(mine):4} {sum(one.messages for one in mine):8}"
             f" {sum(bool(one.wrong) for one in mine):5} {sum(bool(one.slow) for one in mine):4}"
             f" {max(one.back for one in mine):4.1f} s {max(one.silence for one in mine):5.1f} s"
             f" {sum(one.others for one in mine):6}"

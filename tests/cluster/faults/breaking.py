@@ -22,6 +22,8 @@ STORM = 6
 
 
 class Fault(Struct, frozen=True):
+    """`redis`: it needs one. `wal`: publishers are answered by the logs of nodes."""
+
     name: str
     run: Callable[[Scene], Disturbance]
     redis: bool = False
@@ -35,7 +37,7 @@ def kill_owner(scene: Scene) -> Disturbance:
     since = now()
     victim.kill()
     scene.wait_back(topics, since)
-    return Disturbance(since, now(), topics, nodes=[victim.url], in_time=True)
+    return Disturbance(since, now(), topics, nodes=[victim.url], in_time=6.0)
 
 
 def stop_owner(scene: Scene) -> Disturbance:
@@ -53,7 +55,7 @@ def stop_owner(scene: Scene) -> Disturbance:
     for thread in asked:
         thread.join()
     scene.probe([victim])
-    return Disturbance(since, now(), topics, nodes=[victim.url], in_time=True)
+    return Disturbance(since, now(), topics, nodes=[victim.url], in_time=7.0)
 
 
 def kill_server(scene: Scene) -> Disturbance:
@@ -225,13 +227,8 @@ def turn_redis_back(scene: Scene) -> Disturbance:
     return Disturbance(since, now(), [])
 
 
-def kill_publisher(scene: Scene) -> Disturbance:
-    """With what it has answered and not written to PostgreSQL yet. It does not come back before all is over."""
-    return kill_owner(scene)
-
-
-def kill_publisher_briefly(scene: Scene) -> Disturbance:
-    """It comes back while others are writing what it had: whoever is first, each message is there once."""
+def kill_briefly(scene: Scene) -> Disturbance:
+    """It comes back, maybe while others are writing what it had answered: each message is there once."""
     victim = scene.busiest()
     topics = scene.owned(victim)
     since = now()
@@ -256,4 +253,12 @@ FAULTS = (
     Fault("kill redis", kill_redis, redis=True),
     Fault("flush redis", flush_redis, redis=True),
     Fault("turn redis back", turn_redis_back, redis=True),
+    Fault("wal: kill redis", kill_redis, redis=True, wal=True),
+    Fault("wal: flush redis", flush_redis, redis=True, wal=True),
+    Fault("wal: turn redis back", turn_redis_back, redis=True, wal=True),
+    Fault("wal: kill node", kill_owner, redis=True, wal=True),
+    Fault("wal: node comes back", kill_briefly, redis=True, wal=True),
+    Fault("wal: stop owner", stop_owner, redis=True, wal=True),
+    Fault("wal: kill server", kill_server, redis=True, wal=True),
+    Fault("wal: storm", storm, redis=True, wal=True),
 )

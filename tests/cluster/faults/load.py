@@ -32,7 +32,7 @@ from tests.cluster.faults.history import (
 from tests.cluster.faults.history import digest as digest_of
 
 PUBLISHERS = 3
-CONSUMERS = 5
+CONSUMERS = 6
 POISON = 61
 """One message in so many fails whoever gets it."""
 SHUN_SECONDS = 2.0
@@ -50,7 +50,7 @@ class Later(Struct):
 
 class Load:
     """`nodes` tells the addresses of those that may be asked now. `rate`: messages a second, all publishers together;
-    fewer if that is too much. `durability`: what publishers of plain topics ask for. `held`: for how many seconds
+    fewer if that is too much. `durability`: what publishers ask for, where they may. `held`: for how many seconds
     messages are, mostly and sometimes."""
 
     def __init__(
@@ -107,6 +107,12 @@ class Load:
             return nodes[home % len(nodes)]
         return rng.choice(good or nodes)
 
+    def _topic(self, number: int, rng: Random) -> Topic:
+        """Mostly one of the server that is a worker's own: where one hangs, not all are to hang with it."""
+        server = number % (1 + max(topic.server for topic in self._topics))
+        mine = [topic for topic in self._topics if topic.server == server]
+        return rng.choice(mine if rng.random() < 0.85 else self._topics)
+
     def _do(self, work: Callable[[int, Random], None], number: int, rng: Random) -> None:
         try:
             work(number, rng)
@@ -121,9 +127,9 @@ class Load:
 
     def _publish(self, number: int, rng: Random) -> None:
         while not self._publishing.wait(self._pause * rng.uniform(0.2, 1.8)):
-            topic = rng.choice(self._topics)
+            topic = self._topic(number, rng)
             sent, drafts = self._messages(topic, rng)
-            durability = self._durability if topic.kind == PLAIN and not any(one.delay for one in sent) else None
+            durability = self._durability if topic.kind != ONCE and all(one.delay < 1 for one in sent) else None
             call = self.caller.publish(self.node(rng, number), topic.name, sent, drafts, durability)
             self._look(call)
             if topic.kind == ONCE:
@@ -167,7 +173,7 @@ class Load:
             later = [one for one in later if one.at > now()]
             for one in due:
                 self._settle(one.topic, one.verb, one.token, one.ids, rng)
-            topic = rng.choice(self._topics)
+            topic = self._topic(number, rng)
             seconds = self._held_long if rng.random() < 0.05 else self._held
             patience = PATIENT if rng.random() < 0.1 else HASTY
             limit = rng.choice((1, 10, 100, 100))

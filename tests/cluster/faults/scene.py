@@ -37,8 +37,9 @@ class Disturbance(Struct):
     """Who could not be asked."""
     general: bool = False
     """Whether nobody could be sure of anything: then there is nothing to measure."""
-    in_time: bool = False
-    """Whether somebody had to take over within the time that a session lasts, and a second."""
+    in_time: float = 0.0
+    """Within so many seconds somebody has to deliver again: a session lasts five, and nodes look once a second. Whoever
+    asks one that stands still needs another to give up."""
 
 
 class Scene:
