@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from uuid import UUID
 
 from msgspec.structs import force_setattr
@@ -59,14 +59,15 @@ class Intake:
         self._late: list[Ticket] = []
         """Who waits for the shard."""
         self._task: asyncio.Task[None] | None = None
+        self._looking: Future[None] | None = None
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="mqueue-wal")
         self._line = ThreadPoolExecutor(1, thread_name_prefix="mqueue-wal-copy")
 
     @property
     def ready(self) -> bool:
         """Whether there is a point in handing in something here."""
-        if self._log.full:
-            self._disk.submit(self._log.look)
+        if self._log.full and (self._looking is None or self._looking.done()):
+            self._looking = self._disk.submit(self._log.look)
         return not self._log.dead and not self._log.full and not self._copies.away
 
     def gathered(self) -> None:
