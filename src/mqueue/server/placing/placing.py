@@ -21,15 +21,15 @@ from mqueue.cluster.estate import Estate
 from mqueue.cluster.node import Home, Node
 from mqueue.cluster.tokens import vshard_of
 from mqueue.log.postgres import catalog, frames
-from mqueue.model.errors import Refused, Unavailable
+from mqueue.model.errors import Error, Refused, Unavailable
 from mqueue.model.ident import instant_of
 from mqueue.policy.routing import virtual_shard
 from mqueue.server.forwarding.heads import FORWARDED
-from mqueue.server.http.answer import Answer, Streamed
+from mqueue.server.http.answer import Answer, Streamed, error_answer
 from mqueue.server.http.call import Call, Leaving
 from mqueue.server.http.routes import Route
 from mqueue.server.http.service import Receive, Send, Service
-from mqueue.server.http.sockets import talk
+from mqueue.server.http.sockets import refuse, talk
 from mqueue.server.placing import several
 from mqueue.server.placing.homes import About, about
 from mqueue.server.placing.listings import Listings
@@ -92,13 +92,15 @@ class Placing:
             return await self._vshard_of_message(subject.name)
         if subject.kind == "transaction":
             return await self._vshard_of_transaction(call, subject)
+        if subject.kind == "dead" and subject.topics:
+            return await self._vshard_of_dead(call.namespace, subject.topics[0])
         return virtual_shard(call.namespace, subject.topics[0] if subject.topics else "")
 
     async def _vshard_of_message(self, id: str) -> int:
         if id.isascii() and id.isdecimal() and len(id) <= _DIGITS_MAX:
-            for found in await self._ask_all(lambda estate: frames.find(estate.reader, int(id))):
-                if found is not None:
-                    return found[3]
+            found = await self._first(lambda estate: frames.find(estate.reader, int(id)))
+            if found is not None:
+                return found[3]
             self._check_age(int(id))
         return 0  # whoever looks there finds nothing, and says so
 
@@ -111,11 +113,17 @@ class Placing:
                 retry_after=1,
             )
 
+    async def _vshard_of_dead(self, namespace: str, topic: str) -> int:
+        """Where the dead-letter queue of a topic is delivered from: one with a name of its own has a place of its own."""
+        vshard = virtual_shard(namespace, topic)
+        estate = self._node.home(vshard).estate
+        name = await estate.run(_dlq_name(estate.mouth.store, namespace, topic))
+        return vshard if name is None else virtual_shard(namespace, name)
+
     async def _vshard_of_transaction(self, call: Call, subject: About) -> int:
         """Where it was begun; else on the server of its topic, so that it can be published there by one commit."""
         name = subject.name
-        asked = await self._ask_all(lambda estate: catalog.transaction_home(estate.reader, call.namespace, name))
-        known = next((found for found in asked if found is not None), None)
+        known = await self._first(lambda estate: catalog.transaction_home(estate.reader, call.namespace, name))
         if known is not None or not subject.topics:
             return known or 0
         return self._node.near(virtual_shard(call.namespace, name), virtual_shard(call.namespace, subject.topics[0]))
@@ -123,6 +131,16 @@ class Placing:
     async def _ask_all(self, ask: Callable[[Estate], T]) -> list[T]:
         """Something of every server, asked at once."""
         return await asyncio.gather(*(asyncio.to_thread(ask, estate) for estate in self._node.estates))
+
+    async def _first(self, ask: Callable[[Estate], T | None]) -> T | None:
+        """What one of the servers has. One that is away matters only if no other has it."""
+        questions = (asyncio.to_thread(ask, estate) for estate in self._node.estates)
+        asked = await asyncio.gather(*questions, return_exceptions=True)
+        problems = [one for one in asked if isinstance(one, BaseException)]
+        found = next((one for one in asked if one is not None and not isinstance(one, BaseException)), None)
+        if found is None and problems:
+            raise problems[0]
+        return found
 
     # How
 
@@ -135,6 +153,7 @@ class Placing:
         until = 0.0
         while True:
             home = self._node.home(vshard)
+            why: Unavailable | None = None
             try:
                 if home.here:
                     return await self._here(call, route, home)
@@ -143,9 +162,10 @@ class Placing:
             except Unavailable as problem:
                 if not _again(problem, route) or FORWARDED in call.headers:
                     raise
+                why = problem
             until = until or loop.time() + _PATIENCE_SECONDS
             if FORWARDED in call.headers or loop.time() >= until:
-                raise Unavailable(f"nobody delivers from virtual shard {vshard} now", code="not_owner")
+                raise why or Unavailable(f"nobody delivers from virtual shard {vshard} now", code="not_owner")
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _forward(self, call: Call, route: Route, home: Home) -> Answer | Streamed:
@@ -234,16 +254,25 @@ class Placing:
         return answer
 
     async def talk(self, call: Call, wanted: Wanted, receive: Receive, send: Send) -> None:
-        home = self._node.home(virtual_shard(call.namespace, call.topic))
-        if not home.here:
-            await self._forwards.talk(call, home.address, receive, send)
+        """Whoever cannot be served is told before the conversation begins."""
+        try:
+            home = self._node.home(virtual_shard(call.namespace, call.topic))
+            if not home.address:
+                raise Unavailable(
+                    f"nobody delivers from virtual shard {home.vshard} now", code="not_owner", retry_after=1
+                )
+            if not home.here:
+                await self._forwards.talk(call, home.address, receive, send)
+                return
+            holding = await home.estate.run(home.estate.holding(home.vshard))
+            service = await self._service(home.estate)
+        except Error as error:
+            await refuse(error_answer(error), send)
             return
         outside = asyncio.get_running_loop()
-        service = await self._service(home.estate)
 
         async def work() -> None:
-            engine = (await home.estate.holding(home.vshard)).engine
-            view: AsyncBroker = twin_of(LoopBroker._over(engine, call.namespace, ""))
+            view: AsyncBroker = twin_of(LoopBroker._over(holding.engine, call.namespace, ""))
             inside = replace(call, service=service, home=view)
             await talk(inside, wanted, lambda: _over(outside, receive()), lambda said: _over(outside, send(said)))
 
@@ -263,6 +292,12 @@ def _again(problem: Unavailable, route: Route) -> bool:
     if problem.code not in ("not_owner", "owner_unreachable"):
         return False
     return problem.applied is False or route.verb in ("receive", "settle")
+
+
+async def _dlq_name(store: Store, namespace: str, name: str) -> str | None:
+    """None: its dead lie with the topic, or it is not there."""
+    topic = store.find_topic(namespace, name)
+    return None if topic is None else topic.settings.dlq_topic
 
 
 class _AtOwner(Exception):
