@@ -77,6 +77,7 @@ def stage(
         body, rows = _of_items(items, target, engine, now) if table is None else columns_of(table, target, limits, now)
         count, size = (len(rows), rows.size) if body is None else (body.num_rows, body.nbytes)
         _check_keys(rows)
+        store.judge(target)
         check_priorities(target, rows)
         store.ids.check(count, now)
         topic = transact.check_stage(store, namespace, transaction, part, name, size, now)

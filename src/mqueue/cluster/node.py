@@ -5,7 +5,6 @@ Knows no HTTP: where a request belongs is asked here, how it gets there is not.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -147,9 +146,3 @@ class Node:
         """Where other nodes are that deliver something."""
         found = {owner.address for estate in self.estates for owner in list(estate.owners.values())}
         return sorted(found - {"", self.address})
-
-    def near(self, number: int, vshard: int) -> int:
-        """A virtual shard on the same server as another: the first from a number on, the same for all nodes."""
-        here = sorted(self.home(vshard).estate.owners)
-        place = bisect_left(here, number)
-        return here[place % len(here)]

@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from mqueue.cluster.holding import Holding
-from mqueue.log.postgres import days, journal, retention
+from mqueue.log.postgres import days, journal, retention, transactions
 from mqueue.log.postgres.batch import Promise
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.log import PostgresLog
@@ -23,6 +23,8 @@ POINT_ROWS = 1_000
 POINT_MS = 60_000
 """If there is anything new at all, after so long."""
 _DAYS_AHEAD = 2
+_TRANSACTION_MS = 40 * 24 * 3600 * 1000
+"""So long a transaction that was begun in one place cannot be begun in another. Later it is found by what it staged."""
 
 
 class Trim(Struct, frozen=True):
@@ -86,6 +88,7 @@ def tidy(link: Link, now: int) -> list[date]:
         if day < today:
             retention.retire_journal(link, day)
     retention.bury(link)
+    transactions.forget_homes(link, now - _TRANSACTION_MS)
     return gone
 
 

@@ -128,6 +128,18 @@ class ShardStore(Store):
                 code="topics_full",
             )
 
+    def judge(self, topic: Topic) -> None:
+        if topic.settings.max_depth is not None and self._is_foreign(topic.namespace, topic.name):
+            raise Refused(
+                f"topic {topic.name!r:.80} has max_depth {topic.settings.max_depth}, which is checked where it is"
+                " delivered; what is to be published there with something else has to be delivered from there, too",
+                code="elsewhere",
+            )
+
+    def check_room(self, topic: Topic, count: int) -> None:
+        self.judge(topic)
+        super().check_room(topic, count)
+
     def learn(self, row: TopicRow) -> Topic:
         """Somebody made a topic. Who delivers it takes in what was published there meanwhile."""
         if row.id not in self.state.topics:

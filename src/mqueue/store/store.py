@@ -301,6 +301,9 @@ class Store:
             self.heart.drop_oldest(topic, depth_max - count, now)
             self.commit(now)
 
+    def judge(self, topic: Topic) -> None:
+        """Raise if a topic has a rule that cannot be checked here."""
+
     def check_room(self, topic: Topic, count: int) -> None:
         depth_max = topic.settings.max_depth
         if depth_max is None or topic.depth + count <= depth_max:

@@ -51,7 +51,8 @@ def about(call: Call, route: Route) -> About:
     if "{id}" in path:
         return About("message", name=call.names["id"])
     if "{transaction}" in path:
-        return About("transaction", _one(call.query.get("topic", "")), call.names["transaction"])
+        topic = call.query.get("topic", "") if path.endswith("/stage") else ""
+        return About("transaction", _one(topic), call.names["transaction"])
     if "{topic}" in path:
         return About("publish" if route.verb == "publish" else "topic", (call.topic,))
     if path == "/v1/messages":

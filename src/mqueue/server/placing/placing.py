@@ -20,7 +20,7 @@ from mqueue.broker.twin import twin_of
 from mqueue.cluster.estate import Estate
 from mqueue.cluster.node import Home, Node
 from mqueue.cluster.tokens import vshard_of
-from mqueue.log.postgres import catalog, frames
+from mqueue.log.postgres import frames
 from mqueue.model.errors import Error, Refused, Unavailable
 from mqueue.model.ident import instant_of
 from mqueue.policy.routing import virtual_shard
@@ -34,6 +34,7 @@ from mqueue.server.placing import several
 from mqueue.server.placing.homes import About, about
 from mqueue.server.placing.listings import Listings
 from mqueue.server.placing.peers import Peers
+from mqueue.server.placing.transactions import TransactionHomes
 from mqueue.store.store import Store
 
 T = TypeVar("T")
@@ -65,6 +66,7 @@ class Placing:
         self._forwards = forwards
         self._peers = peers
         self._listings = Listings(node, peers, self._ask_all)
+        self._transactions = TransactionHomes(node, self._first)
         self._inside = inside
         self._services: dict[str, Service] = {}
         self._turn = 0
@@ -121,12 +123,12 @@ class Placing:
         return vshard if name is None else virtual_shard(namespace, name)
 
     async def _vshard_of_transaction(self, call: Call, subject: About) -> int:
-        """Where it was begun; else on the server of its topic, so that it can be published there by one commit."""
-        name = subject.name
-        known = await self._first(lambda estate: catalog.transaction_home(estate.reader, call.namespace, name))
-        if known is not None or not subject.topics:
-            return known or 0
-        return self._node.near(virtual_shard(call.namespace, name), virtual_shard(call.namespace, subject.topics[0]))
+        if subject.topics:
+            call.demand("publish", call.namespace, subject.topics[0])
+            found = await self._transactions.begin(call.namespace, subject.name, subject.topics[0])
+        else:
+            found = await self._transactions.find(call.namespace, subject.name)
+        return found or 0
 
     async def _ask_all(self, ask: Callable[[Estate], T]) -> list[T]:
         """Something of every server, asked at once."""
