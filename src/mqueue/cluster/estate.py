@@ -284,7 +284,7 @@ class Estate:
         """
         self._rounds.tick(holding)
         await holding.placed()
-        if self.nodes > 1:
+        if self._tenure.others:
             await self._arriving.catch_up(holding)
 
     async def everything(self) -> dict[int, Holding | None]:

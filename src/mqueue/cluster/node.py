@@ -100,7 +100,7 @@ class Node:
                 self.estates.append(estate)
             self.outpost.start()
             now = self.estates[0].clock.now
-            self.lender = Lender(self.line, self.quotas, self._number, self._nodes, now)
+            self.lender = Lender(self.line, self.quotas, self._number.number, self._nodes, now)
             self.lender.start()
         except BaseException:
             self.close()

@@ -60,6 +60,11 @@ class Tenure:
         self._renewed_at = 0.0
         self._again: set[asyncio.Future[None]] = set()
 
+    @property
+    def others(self) -> bool:
+        """Whether other nodes are there."""
+        return self.nodes > 1
+
     async def renew(self, since_id: int) -> Survey | None:
         """Renew the session and look around; None: it has ended."""
         found: Survey = await self._errand(survey.look, self._scout, self.owner, self._seat, since_id)

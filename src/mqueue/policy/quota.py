@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from mqueue.model.errors import BadSetting, QuotaExceeded
 from mqueue.model.names import check_name
 
-_TOKEN = 60_000
+TOKEN = 60_000
 _SWEEP_MIN = 1024
 
 
@@ -41,12 +41,12 @@ class Quotas:
                 retryable=False,
             )
         left, at = self._refilled(namespace, limit, now)
-        missing = count * _TOKEN - left
+        missing = count * TOKEN - left
         if missing > 0:
             self.refused += count
-            wait_ms = -(-missing // limit) + at - now
+            wait_ms = self._lacks(namespace, count * TOKEN, missing, limit, at) + at - now
             raise QuotaExceeded(
-                f"quota of namespace {namespace!r} is {limit} messages a minute: {count} asked, {left // _TOKEN} left",
+                f"quota of namespace {namespace!r} is {limit} messages a minute: {count} asked, {left // TOKEN} left",
                 retry_after=wait_ms / 1000,
             )
         self._buckets[namespace] = -missing, at
@@ -71,23 +71,32 @@ class Quotas:
     def level(self, namespace: str, now: int) -> int | None:
         """Whole tokens that are free now; None without a limit."""
         limit = self._limits.get(namespace, self._default)
-        return None if limit is None else self._refilled(namespace, limit, now)[0] // _TOKEN
+        return None if limit is None else self._refilled(namespace, limit, now)[0] // TOKEN
+
+    def _lacks(self, namespace: str, asked: int, missing: int, limit: int, at: int) -> int:
+        """Of what was asked so much is missing: how many milliseconds that takes."""
+        return -(-missing // limit)
 
     def _refilled(self, namespace: str, limit: int, now: int) -> tuple[int, int]:
         """What is left at `now`, or at the latest time seen: a clock that steps back must not refill twice."""
         bucket = self._buckets.get(namespace)
+        room = self._room(namespace, limit, now)
         if bucket is None:
-            return limit * _TOKEN, now
+            return room, now
         left, at = bucket
         later = max(at, now)
-        return min(limit * _TOKEN, left + limit * (later - at)), later
+        return min(room, left + limit * (later - at)), later
+
+    def _room(self, namespace: str, limit: int, now: int) -> int:
+        """What a bucket holds when it is full."""
+        return limit * TOKEN
 
     def _sweep(self, now: int) -> None:
         """Forget the buckets that are full again. Next at twice the rest, so that the cost spreads over the calls."""
         kept = {}
         for namespace, bucket in self._buckets.items():
             limit = self._limits.get(namespace, self._default)
-            if limit is not None and self._refilled(namespace, limit, now)[0] < limit * _TOKEN:
+            if limit is not None and self._refilled(namespace, limit, now)[0] < self._room(namespace, limit, now):
                 kept[namespace] = bucket
         self._buckets = kept
         self._sweep_at = max(_SWEEP_MIN, 2 * len(kept))
