@@ -8,7 +8,7 @@ from __future__ import annotations
 from mqueue.heart.group import Group
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
-from mqueue.model.errors import BadName
+from mqueue.model.errors import BadName, Refused
 from mqueue.model.names import check_name
 from mqueue.store.store import Store
 from mqueue.wire.frame import Frame
@@ -22,6 +22,12 @@ def redrive(store: Store, dlq: Topic, frame: Frame, row: int, now: int) -> bool:
     if headers is None or not _is_story(headers):
         return False
     topic = store.topic(dlq.namespace, str(headers["x-origin-topic"]), now)
+    if topic.id not in store.state.topics:
+        raise Refused(
+            f"the dead of topic {topic.name!r} lie in {dlq.name!r}, which is delivered from elsewhere: receive them"
+            " there and publish them anew",
+            code="elsewhere",
+        )
     number, offset = int(headers["x-origin-partition"]), int(headers["x-origin-offset"])
     if headers["x-group"] == "" or not _is_there(store, topic, number, offset, int(headers["x-origin-id"])):
         _publish_anew(store, topic, frame, row, headers, now)

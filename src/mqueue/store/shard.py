@@ -121,6 +121,20 @@ class ShardStore(Store):
             return self.abroad(namespace, name).add_topic(namespace, name, settings, now)
         return self.learn(self.catalog.make(namespace, name, settings, now))
 
+    def make_topic(self, namespace: str, name: str, settings: Settings, now: int) -> Topic:
+        self._check_dlq(namespace, settings)
+        return super().make_topic(namespace, name, settings, now)
+
+    def configure(self, topic: Topic, settings: Settings, now: int) -> None:
+        self._check_dlq(topic.namespace, settings)
+        super().configure(topic, settings, now)
+
+    def _check_dlq(self, namespace: str, settings: Settings) -> None:
+        """Who dies is buried with the same commit: so the dead-letter queue has to be on the same server."""
+        name = settings.dlq_topic
+        if settings.dlq and name is not None and self._is_foreign(namespace, name):
+            self.abroad(namespace, name)
+
     def check_topics(self, namespace: str, more: int) -> None:
         if more and self.catalog.count(namespace) + more > self.limits.topics_max:
             raise QueueFull(

@@ -62,11 +62,11 @@ async def enqueue(call: Call) -> Answer:
     namespaces = {item.namespace or call.namespace for item in items} or {call.namespace}
     if len(namespaces) > 1:
         raise Refused(f"one call, {len(namespaces)} namespaces; it takes one", code="several_namespaces")
-    [namespace] = namespaces
+    call.namespace = check_name(namespaces.pop(), "namespace")
     for topic in {item.topic for item in items}:
-        call.demand("publish", check_name(namespace, "namespace"), check_name(topic, "topic"))
+        call.demand("publish", call.namespace, check_name(topic, "topic"))
     drafts = [_draft(item, number) for number, item in enumerate(items)]
-    receipts = await call.service.view(namespace).publish_many(None, drafts)
+    receipts = await call.broker.publish_many(None, drafts)
     return as_json(EnqueueOut([receipt.id for receipt in receipts]))
 
 

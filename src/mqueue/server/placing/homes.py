@@ -13,7 +13,7 @@ from msgspec import Struct
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Route
 
-Kind = Literal["publish", "topic", "topics", "lease", "message", "transaction", "listing", "node"]
+Kind = Literal["publish", "topic", "topics", "dead", "lease", "message", "transaction", "listing", "node"]
 
 
 class About(Struct, frozen=True):
@@ -40,6 +40,7 @@ class _Body(Struct):
 _BODY = msgspec.json.Decoder(_Body)
 _LIST = msgspec.json.Decoder(list[_Named] | _Named)
 _LISTINGS = {"/v1/topics", "/topics", "/v1/namespaces", "/v1/stats"}
+_DEAD = {"/v1/topics/{topic}/dlq", "/v1/topics/{topic}/dlq/redrive"}
 
 
 def about(call: Call, route: Route) -> About:
@@ -53,6 +54,8 @@ def about(call: Call, route: Route) -> About:
     if "{transaction}" in path:
         topic = call.query.get("topic", "") if path.endswith("/stage") else ""
         return About("transaction", _one(topic), call.names["transaction"])
+    if path in _DEAD:
+        return About("dead", (call.topic,))
     if "{topic}" in path:
         return About("publish" if route.verb == "publish" else "topic", (call.topic,))
     if path == "/v1/messages":
@@ -67,7 +70,11 @@ def about(call: Call, route: Route) -> About:
 def _seed(call: Call, route: Route) -> About:
     """The routes that name namespace and topic in the query or the body."""
     if route.method == "GET":
-        return About("topic", _one(call.query.get("topic", "")), namespace=call.query.get("namespace", ""))
+        return About(
+            "dead" if route.path == "/dlq" else "topic",
+            _one(call.query.get("topic", "")),
+            namespace=call.query.get("namespace", ""),
+        )
     named = _list(call)
     kind: Kind = "publish" if route.verb == "publish" else "topic"
     spaces = _distinct(one.namespace for one in named)

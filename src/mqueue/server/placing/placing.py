@@ -116,7 +116,7 @@ class Placing:
             )
 
     async def _vshard_of_dead(self, namespace: str, topic: str) -> int:
-        """Where the dead-letter queue of a topic is delivered from: one with a name of its own has a place of its own."""
+        """Where the dead letters of a topic are delivered from: a queue with a name of its own has its own place."""
         vshard = virtual_shard(namespace, topic)
         estate = self._node.home(vshard).estate
         name = await estate.run(_dlq_name(estate.mouth.store, namespace, topic))
