@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import mqueue
-from mqueue.config import Cluster, Config, Metrics, Secret, Security, Tls
+from mqueue.config import Cluster, Config, Metrics, Secret, Security, Server, Tls
 from mqueue.model.errors import BadSetting
 from mqueue.server.placing import placing
 from mqueue.server.security.certificates import CERTIFICATE_NAME, KEY_NAME, self_signed, write_pair
-from mqueue.testing import NodeServer, PostgresServer
+from mqueue.testing import ManualClock, NodeServer, PostgresServer
 from mqueue.testing.server import RunningServer
 
+PATIENCE_SECONDS = 120
 TOPICS = [f"t{number}" for number in range(8)]
 
 
@@ -69,6 +73,26 @@ def test_authorities_that_cannot_be_read_are_told_at_the_start(database: str, ce
     nothing.write_text("nothing", encoding="utf-8")
     with pytest.raises(BadSetting, match="certificates to trust are not PEM"):
         RunningServer(encrypted(database, certificate, nothing)).close()
+
+
+def test_who_waits_does_not_hold_up_a_node_that_is_told_to_stop(database: str) -> None:
+    """By its clock nobody would ever have waited long enough."""
+    config = Config(
+        server=Server(drain_timeout_ms=3_600_000),
+        metrics=Metrics(enabled=False),
+        cluster=Cluster((Secret(database),)),
+    )
+    node = RunningServer(config, ManualClock())
+    with ThreadPoolExecutor(1) as threads, mqueue.Client(node.url, retry=False) as client:
+        client.publish("t", b"1")
+        assert client.receive("t", visibility="1h")  # so that the rest is a matter of waiting
+        waiting = threads.submit(client.receive, "t", wait="60s")
+        threading.Event().wait(0.5)  # not needed, but by then it waits
+        node.close()
+        with suppress(mqueue.Unavailable):  # or it came when nobody was let in any more
+            assert waiting.result(PATIENCE_SECONDS) == []
+        with suppress(mqueue.Unavailable):  # what it holds it cannot give back any more
+            client.close()
 
 
 def test_a_node_is_known_by_the_address_it_was_given(postgres: PostgresServer, database: str) -> None:

@@ -58,11 +58,16 @@ def approach(config: Config) -> Approach:
 class Membership:
     """A node, and its lines to the others."""
 
-    def __init__(self, node: Node, forwarder: Forwarder, poker: Poker, lookout: Lookout) -> None:
+    def __init__(self, node: Node, forwarder: Forwarder, poker: Poker, lookout: Lookout, rooms: Rooms) -> None:
         self._node = node
         self._forwarder = forwarder
         self._poker = poker
         self._lookout = lookout
+        self._rooms = rooms
+
+    def let_go(self) -> None:
+        """Whoever waits for messages that are delivered here waits no longer."""
+        self._rooms.stop()
 
     async def end(self) -> None:
         await self._lookout.close()
@@ -100,12 +105,13 @@ async def join(
     await asyncio.to_thread(node.start, known.founded)
     forwarder = Forwarder(address, nodes_tls(config), known.secret)
     lines.poker = Poker(forwarder, service)
+    rooms = Rooms(service)
     peers = Peers(forwarder, node.others)
-    service.places = Placing(node, forwarder, peers, lambda estate: _inside(service, estate))
+    service.places = Placing(node, forwarder, peers, rooms.room)
     if service.page is not None:
         service.page.take = partial(snapshot.take, node)
         service.page.registry.register(NodeCollector(node, forwarder.results))
-    return Membership(node, forwarder, lines.poker, Lookout(administrator))
+    return Membership(node, forwarder, lines.poker, Lookout(administrator), rooms)
 
 
 def _redis(config: Config) -> Access:
@@ -124,10 +130,27 @@ class Lines:
             self.poker.poke(address, namespace, topic)
 
 
-def _inside(outside: Service, estate: Estate) -> Service:
-    """What handlers get that work in the loop of an estate: events are of one loop."""
-    service = Service(outside.root, outside.door, estate.clock, outside.bounds)
-    service.local = outside.local
-    service.administration = outside.administration
-    service.page = outside.page
-    return service
+class Rooms:
+    """What handlers get that work in the loops of estates: events are of one loop."""
+
+    def __init__(self, outside: Service) -> None:
+        self._outside = outside
+        self._made: list[tuple[Estate, Service]] = []
+        self._stopped = False
+
+    def room(self, estate: Estate) -> Service:
+        """Called in the loop of the estate, once for each."""
+        outside = self._outside
+        service = Service(outside.root, outside.door, estate.clock, outside.bounds)
+        service.local = outside.local
+        service.administration = outside.administration
+        service.page = outside.page
+        self._made.append((estate, service))
+        if self._stopped:
+            service.stopping.set()
+        return service
+
+    def stop(self) -> None:
+        self._stopped = True
+        for estate, service in list(self._made):
+            estate.loop.call_soon_threadsafe(service.stopping.set)

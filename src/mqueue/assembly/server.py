@@ -78,6 +78,8 @@ class Serving:
 
     async def stop(self) -> None:
         """Take nothing more, finish what is under way, and close the broker. Whoever holds a lease keeps it."""
+        if self._node is not None:
+            self._node.let_go()
         if self._listener is not None:
             await self._listener.close()
         if self._node is not None:
