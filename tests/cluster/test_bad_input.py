@@ -245,7 +245,7 @@ def test_payloads_keys_and_headers_of_any_bytes(database: str) -> None:
         assert {message.headers["h"] for message in found} == {"\0 ✓ '; drop table"}
         found[0].reject("\0 no ' good ✓")
         found[1].nack("0s", "\0 no ' good ✓")
-        assert [message.payload for message in client.receive("odd", limit=10)] == [every]
+        assert [message.payload for message in client.receive("odd", limit=10, wait="60s")] == [every]
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a'b", 'a"b', "a\0b", "ä", "a/b", "..", "x" * 1000, "\N{PILE OF POO}"])

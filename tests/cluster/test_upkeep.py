@@ -43,7 +43,7 @@ class Alone:
 
     def _start(self) -> None:
         plan = Plan(Seat(1, "http://here"), Settings(), Limits(), Quotas(None), IdSource(1), self.clock)
-        self.estate = Estate(self._url, "only", plan, _nobody)
+        self.estate = Estate(self._url, "only", plan, _nobody, _anything)
         self.estate.start()
 
     def again(self) -> None:
@@ -81,6 +81,10 @@ class Alone:
         """Drop old days; the days that are left. The node does the same by itself, perhaps in this moment."""
         upkeep.tidy(self.link, self.clock.now())
         return days.days(self.link)
+
+
+def _anything(link: Link) -> None:
+    """Whatever the server is, it belongs here."""
 
 
 def _nobody(address: str, namespace: str, topic: str) -> None:

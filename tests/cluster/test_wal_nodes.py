@@ -223,6 +223,7 @@ def test_without_redis_it_goes_straight_to_the_shard(database: str, tmp_path: Pa
         mqueue.Client(server.url, retry=False) as client,
     ):
         assert client.publish("t", "0", durability="wal").durability == "wal"
+        wait_until(lambda: client.stats("t").retained == 1)
         redis.kill()
         for number in range(1, 4):
             receipt = client.publish("t", str(number), durability="wal")
@@ -237,6 +238,7 @@ def test_without_redis_it_goes_straight_to_the_shard(database: str, tmp_path: Pa
 def test_a_disk_that_fails_is_not_used_any_more(node, monkeypatch: pytest.MonkeyPatch) -> None:
     with mqueue.Client(node().url, retry=False) as client:
         assert client.publish("t", "0", durability="wal").durability == "wal"
+        wait_until(lambda: client.stats("t").retained == 1)
         sync = RealDisk.sync
 
         def fails(disk: RealDisk, file: int) -> None:

@@ -107,6 +107,7 @@ async def join(
     lines.poker = Poker(forwarder, service)
     rooms = Rooms(service)
     peers = Peers(forwarder, node.others)
+    await peers.tell(service)
     service.places = Placing(node, forwarder, peers, rooms.room)
     if service.page is not None:
         service.page.take = partial(snapshot.take, node)

@@ -71,13 +71,21 @@ class Arriving:
         """All that was appended to the topics of a virtual shard by now."""
         places = _places(holding)
         ends = await self._errand(frames.ends, self._link, places) if places else []
-        known = [holding.log.next(*place) for place in places]
-        await self._tail([(*place, next) for place, end, next in zip(places, ends, known, strict=True) if next < end])
+        tried: list[tuple[int, int, int]] = []
+        while (behind := _behind(holding, places, ends)) != tried:  # a step for each thousand frames
+            await self._tail(behind)
+            tried = behind
 
     async def _tail(self, places: list[tuple[int, int, int]]) -> None:
         if places:
             rows = await self._errand(frames.tails, self._link, places, _TAIL_FRAMES, False)
             self.take([Arrival(*row) for row in rows])
+
+
+def _behind(holding: Holding, places: list[tuple[int, int]], ends: list[int]) -> list[tuple[int, int, int]]:
+    """Of these partitions, where to go on in those that end later than is known here."""
+    known = [holding.log.next(*place) for place in places]
+    return [(*place, next) for place, end, next in zip(places, ends, known, strict=True) if next < end]
 
 
 def _places(holding: Holding) -> list[tuple[int, int]]:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -37,6 +36,7 @@ from mqueue.cluster.problems import doubtful
 from mqueue.cluster.redis.wake import Wake
 from mqueue.cluster.rounds import Rounds
 from mqueue.cluster.survey import Owner
+from mqueue.cluster.telling import Telling
 from mqueue.cluster.tenure import Tenure
 from mqueue.cluster.time import ShardClock
 from mqueue.cluster.tokens import token_epoch
@@ -89,7 +89,6 @@ class Estate:
         self._trouble = ""
         """Why the last look at the server failed: told once."""
         self._plan = plan
-        self._poke = poke
         self._check = check
         self._joined = False
         """Whether the server was there at all since we began."""
@@ -111,11 +110,9 @@ class Estate:
             name, plan.seat, self._scout, self._errand, self.holding, self._not_ours, self._give, self.meters
         )
         self._arriving = Arriving(self.holdings, self._homes, self.reader, self._errand, self._passed)
+        self._telling = Telling(self._arriving, self.holdings, self._homes, self._tenure, self.annex, poke)
         self._wal: Wal | None = None
         """The log of this node, if it has one."""
-        self._unseen: dict[tuple[int, int], int] = {}
-        """Ends of partitions that we were told of and have not looked at."""
-        self._looking = False
         self._tasks: set[asyncio.Future[None]] = set()
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._crossing = Crossing(self.loop)
@@ -163,7 +160,7 @@ class Estate:
     def heard(self, wake: Wake) -> None:
         """Another node says that it has appended something."""
         with suppress(RuntimeError):  # the loop is closed
-            self.loop.call_soon_threadsafe(self._hear, wake)
+            self.loop.call_soon_threadsafe(self._telling.hear, wake, self._begin_task)
 
     def _live(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -287,6 +284,11 @@ class Estate:
         if self._tenure.others:
             await self._arriving.catch_up(holding)
 
+    async def meet(self) -> None:
+        """Another node has joined: from now on we look for what it appends."""
+        if self._joined:
+            await self._tenure.meet()
+
     async def everything(self) -> dict[int, Holding | None]:
         """All virtual shards that are ours, with what other nodes have appended by now; None: no topic is there. Those
         that cannot be taken over just now are left out."""
@@ -393,7 +395,7 @@ class Estate:
         log = PostgresLog(self.reader, -1, self._cache)
         buffer = Buffer(self.meters, self._plan.waiting.length_max, self._plan.waiting.bytes_max)
         breaker = Breaker(self.meters, self._appends.server)
-        mouth = Mouth(self._appends, log, self.stamp, self._epoch_of, self._told, self.meters, buffer, breaker)
+        mouth = Mouth(self._appends, log, self.stamp, self._epoch_of, self._telling.tell, self.meters, buffer, breaker)
         mouth.store = ShardStore(
             log,
             ShardCatalog(self.reader, self.stamp),
@@ -407,6 +409,7 @@ class Estate:
         )
         mouth.store.repeated = self._repeated
         mouth.engine = Engine(mouth.store, self.clock, self._plan.quotas, mouth.gate)
+        self._telling.topics = mouth.store.state.topics
         return mouth
 
     def _open_wal(self, directory: str) -> Wal:
@@ -418,9 +421,17 @@ class Estate:
             self.meters,
             self.clock.now,
             lambda: self._tenure.owner,
-            self._told,
+            self._telling.tell,
             self._told_late,
         )
+
+    async def _told_late(self, arrivals: list[Arrival], topics: set[int]) -> None:
+        """What is older than news, or came in a way that we do not know, is looked for."""
+        unknown = topics - self.mouth.store.state.topics.keys()
+        for row in await self._errand(catalog.rows_of, self.reader, sorted(unknown)) if unknown else ():
+            with self.mouth.gate.inside:
+                self.mouth.store.learn(row)
+        await self._telling.tell_late(arrivals, topics)
 
     def _repeated(self, topic: int, partition: int, offset: int) -> None:
         """A message was published again: that belongs to its trace, if we keep it."""
@@ -447,56 +458,6 @@ class Estate:
 
     def _epoch_of(self, vshard: int) -> int:
         return self.owners[vshard].map_epoch
-
-    async def _told(self, arrivals: list[Arrival]) -> None:
-        """What was published here goes to whoever delivers it."""
-        self._arriving.take(arrivals)
-        elsewhere: dict[int, list[Arrival]] = {}
-        for arrival in arrivals:
-            vshard = self._homes[arrival.topic]
-            if vshard not in self._tenure.mine and self.owners[vshard].address:
-                elsewhere.setdefault(vshard, []).append(arrival)
-        for vshard, theirs in elsewhere.items():
-            self.annex.keep(theirs)
-            self.annex.wake(vshard, theirs, partial(self._poke_about, vshard, {arrival.topic for arrival in theirs}))
-
-    async def _told_late(self, arrivals: list[Arrival], topics: set[int]) -> None:
-        """The same for what is older than news, or came in a way that we do not know: it is looked for."""
-        unknown = topics - self.mouth.store.state.topics.keys()
-        for row in await self._errand(catalog.rows_of, self.reader, sorted(unknown)) if unknown else ():
-            with self.mouth.gate.inside:
-                self.mouth.store.learn(row)
-        await self._told([arrival for arrival in arrivals if arrival.topic in self._homes])
-        for vshard in {self._homes[topic] for topic in topics if topic in self._homes}:
-            holding = self.holdings.get(vshard)
-            if holding is not None:
-                await self._arriving.catch_up(holding)
-
-    def _poke_about(self, vshard: int, topics: set[int]) -> None:
-        """The other way to wake whoever delivers. May be called by any thread."""
-        known, owner = self.mouth.store.state.topics, self.owners.get(vshard)
-        for topic in [known.get(number) for number in topics]:
-            if topic is not None and owner is not None and owner.address:
-                self._poke(owner.address, topic.namespace, topic.name)
-
-    def _hear(self, wake: Wake) -> None:
-        """What is not delivered here is none of our business. One look at a time; it is for all that was heard."""
-        if wake.vshard not in self.holdings:
-            return
-        for topic, partition, end in wake.news:
-            self._unseen[topic, partition] = max(end, self._unseen.get((topic, partition), 0))
-        if not self._looking:
-            self._looking = True
-            self._begin_task(self._look_closer())
-
-    async def _look_closer(self) -> None:
-        try:
-            while self._unseen:
-                unseen, self._unseen = self._unseen, {}
-                with suppress(Error):  # there is a look every second
-                    await self._arriving.follow([(*place, end) for place, end in unseen.items()])
-        finally:
-            self._looking = False
 
 
 def _jitter(chance: random.Random) -> Callable[[], float]:

@@ -5,6 +5,7 @@ Knows no HTTP: where a request belongs is asked here, how it gets there is not.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -141,6 +142,10 @@ class Node:
             if owner is not None:
                 return Home(estate, vshard, owner.address, owner.address == self.address)
         raise ShardDown(f"virtual shard {vshard} is at none of the servers that can be reached")
+
+    async def meet(self) -> None:
+        """Another node has joined, and answers for messages once all know of it."""
+        await asyncio.gather(*(estate.run(estate.meet()) for estate in self.estates))
 
     def others(self) -> list[str]:
         """Where other nodes are that deliver something."""

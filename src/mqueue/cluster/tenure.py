@@ -23,6 +23,7 @@ from mqueue.model.errors import Error
 from mqueue.policy.spread import share
 
 LOGGER = logging.getLogger("mqueue.cluster")
+_FRESH_SECONDS = 2.0
 
 
 class Tenure:
@@ -58,12 +59,20 @@ class Tenure:
         """How many are alive, this one among them."""
         self.closing = False
         self._renewed_at = 0.0
+        self._met_at = 0.0
+        """When we were told to look who is alive, and did."""
         self._again: set[asyncio.Future[None]] = set()
 
     @property
     def others(self) -> bool:
-        """Whether other nodes are there."""
-        return self.nodes > 1
+        """Whether other nodes are there, or may be: what we have not looked at for a while is not known."""
+        return self.nodes > 1 or time.monotonic() - self._renewed_at > _FRESH_SECONDS
+
+    async def meet(self) -> None:
+        """Somebody is new, and waits until everybody knows of him."""
+        begun = time.monotonic()
+        sessions = await self._errand(owning.alive, self._scout)
+        self.nodes, self._met_at = max(1, len(sessions)), begun
 
     async def renew(self, since_id: int) -> Survey | None:
         """Renew the session and look around; None: it has ended."""
@@ -77,7 +86,8 @@ class Tenure:
     async def settle(self, found: Survey) -> None:
         """See who owns what, give away what is too much, take what should be ours."""
         self.owners = found.owners
-        self.nodes = max(1, len(found.sessions))
+        if found.begun >= self._met_at:
+            self.nodes = max(1, len(found.sessions))
         for vshard in [vshard for vshard in self.mine if found.owners[vshard].owner != self.owner]:
             self._forget(vshard, "another node owns it now")
         free = [

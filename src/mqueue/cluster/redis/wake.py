@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -64,6 +65,8 @@ class Ear:
     def close(self) -> None:
         self._closing.set()
         if self._thread.is_alive():
+            with suppress(Away):  # a word that means nothing to anybody: our own thread need not wait for the next one
+                self._line.do(lambda client: client.publish(self._line.key("wake"), b""))
             self._thread.join()
 
     def _live(self) -> None:

@@ -41,8 +41,8 @@ class Peers:
         return dict(zip(addresses, answers, strict=True))
 
     async def tell(self, service: Service) -> None:
-        """That keys or quotas have changed. Who asks for quotas makes a node look at what is kept of both; one that is
-        not reached looks by itself soon."""
+        """That keys or quotas have changed, or that we are here. Who asks for quotas makes a node look at what is kept
+        of both, and at who is there; one that is not reached looks by itself soon."""
         call = Call(service, "GET", _QUOTAS.path, {}, {}, {}, _NODE, "default", target=f"{_QUOTAS.path}?limit=1")
         await self.ask(call, _QUOTAS, _NEWS_SECONDS)
 

@@ -33,7 +33,7 @@ from mqueue.server.http.sockets import refuse, talk
 from mqueue.server.placing import several
 from mqueue.server.placing.homes import About, about
 from mqueue.server.placing.listings import Listings
-from mqueue.server.placing.peers import Peers
+from mqueue.server.placing.peers import Peers, is_asked_by_peer
 from mqueue.server.placing.transactions import TransactionHomes
 from mqueue.store.store import Store
 
@@ -249,7 +249,10 @@ class Placing:
         return await several.receive(call, ask, self._turn)
 
     async def _here_alone(self, call: Call, route: Route) -> Answer | Streamed:
-        """What every node answers for itself. Keys and quotas are all nodes': the others are told to look."""
+        """What every node answers for itself. Keys and quotas are all nodes': the others are told to look. A node that
+        asks may be new."""
+        if is_asked_by_peer(call):
+            await self._node.meet()
         answer = await route.handler(call)
         if route.path.startswith(_ADMINISTERED) and route.method != "GET":
             await self._peers.tell(call.service)

@@ -95,7 +95,9 @@ async def _publish_table(call: Call) -> Answer:
     return receipt_table(receipts) if call.wants_arrow else many_receipts(call.topic, receipts)
 
 
-_DURABILITY = Parameter("durability", "text", "how safe before the answer, for Arrow bodies: memory, os or fsync")
+_DURABILITY = Parameter(
+    "durability", "text", "how safe before the answer, for Arrow bodies: memory, os or fsync; in a cluster shard or wal"
+)
 
 ROUTES = (
     Route(
