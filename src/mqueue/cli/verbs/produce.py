@@ -61,7 +61,8 @@ def produce(
     ] = None,
     fairness_key: Annotated[str | None, typer.Option("--fairness-key", help="Keys take turns.")] = None,
     durability: Annotated[
-        str | None, typer.Option("--durability", help="How safe before it is answered: memory, os, fsync.")
+        str | None,
+        typer.Option("--durability", help="What an answer survives: memory, os, fsync; in a cluster shard, wal."),
     ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, max=10_000, help="Messages of one call.")] = 1000,
 ) -> None:
