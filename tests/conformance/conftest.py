@@ -1,34 +1,34 @@
 """What every conformance test is given: a queue on each backend in turn, its clock, and a way to open more of them.
 
 A new log or a new face joins by one entry in BACKENDS. The tests use the public calls only and know no backend.
+
+Clusters take longer than all others together, so they are asked for: `MQUEUE_BACKENDS="1-shard-1-node"`, any number of
+words out of CLUSTERS, or `clusters` for all of them. The nodes of a cluster publish in turn; all else is
+asked of one of them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 import mqueue
-from mqueue.config import Cluster, Config, Metrics, NamespaceQuotas, Secret
+from mqueue.config import Cluster, Config, Metrics, NamespaceQuotas, Redis, Secret
 from mqueue.model.limits import Limits
 from mqueue.model.settings import parse
-from mqueue.testing import ManualClock, PostgresServer
+from mqueue.testing import ManualClock, PostgresServer, RedisServer
 from mqueue.testing.server import RunningServer
 from tests.conformance.steps import TellingClock
 
 _NUMBERS = count()
-
-
-@cache
-def postgres_server() -> PostgresServer:
-    return PostgresServer()
 
 
 class Backend(Struct, frozen=True):
@@ -48,10 +48,10 @@ def _disk(clock: ManualClock, folder: Path, **settings: Any) -> mqueue.Broker:
 
 
 class Remote:
-    """A client, and the server of its own that it talks to."""
+    """Servers of their own, and their clients; only of those that own nothing, if any do. They publish in turn."""
 
     def __init__(
-        self, clock: ManualClock, encoding: str, settings: dict[str, Any], cluster: Cluster | None = None
+        self, clock: ManualClock, encoding: str, settings: dict[str, Any], nodes: Sequence[Cluster] = (Cluster(),)
     ) -> None:
         name = settings.pop("name", "")
         config = Config(
@@ -59,23 +59,26 @@ class Remote:
             quotas=NamespaceQuotas(namespaces=settings.pop("quotas", {})),
             topic=parse(settings),
             metrics=Metrics(enabled=False),
-            cluster=cluster or Cluster(),
         )
-        self._server = RunningServer(config, clock)
-        self._client = mqueue.Client(self._server.url, name=name, encoding=encoding, retry=False)
+        self._servers = [RunningServer(replace(config, cluster=node), clock) for node in nodes]
+        asked = [server for server, node in zip(self._servers, nodes, strict=True) if not node.owns] or self._servers
+        self._clients = [mqueue.Client(server.url, name=name, encoding=encoding, retry=False) for server in asked]
+        self._turns = cycle(self._clients)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
+        return getattr(next(self._turns) if name.startswith("publish") else self._clients[-1], name)
 
     def __enter__(self) -> Remote:
         return self
 
     def __exit__(self, *ending: object) -> None:
-        self._client.close()
+        for client in self._clients:
+            client.close()
 
     def end(self) -> None:
-        self._client.close()
-        self._server.close()
+        self.__exit__()
+        for server in self._servers:
+            server.close()
 
 
 def _json(clock: ManualClock, folder: Path, **settings: Any) -> Remote:
@@ -86,11 +89,45 @@ def _arrow(clock: ManualClock, folder: Path, **settings: Any) -> Remote:
     return Remote(clock, "arrow", settings)
 
 
-def _postgres(clock: ManualClock, folder: Path, **settings: Any) -> Remote:
-    server = postgres_server()
-    name = f"conformance_{next(_NUMBERS)}"
-    return Remote(clock, "json", settings, Cluster((Secret(server.create(name)),)))
+@cache
+def _postgres() -> PostgresServer:
+    return PostgresServer()
 
+
+@cache
+def _redis() -> RedisServer:
+    return RedisServer()
+
+
+class Shape(Struct, frozen=True):
+    """A cluster. `idle`: one node more that owns nothing, and it alone is asked."""
+
+    shards: int
+    nodes: int
+    redis: bool
+    idle: bool = False
+
+    def open(self, clock: ManualClock, folder: Path, **settings: Any) -> Remote:
+        number = next(_NUMBERS)
+        databases = tuple(Secret(_postgres().create(f"conformance_{number}_{shard}")) for shard in range(self.shards))
+        redis = Redis()
+        if self.redis:
+            redis = Redis((f"127.0.0.1:{_redis().port}",), password=Secret(_redis().password))
+        nodes = [Cluster(databases, redis) for _ in range(self.nodes)]
+        return Remote(clock, "json", settings, [*nodes, Cluster(databases, redis, owns=False)] if self.idle else nodes)
+
+
+CLUSTERS = {
+    "1-shard-1-node": Shape(1, 1, redis=False),
+    "1-shard-3-nodes": Shape(1, 3, redis=False),
+    "3-shards-1-node": Shape(3, 1, redis=False),
+    "3-shards-3-nodes": Shape(3, 3, redis=False),
+    "1-shard-1-node-redis": Shape(1, 1, redis=True),
+    "1-shard-3-nodes-redis": Shape(1, 3, redis=True),
+    "3-shards-1-node-redis": Shape(3, 1, redis=True),
+    "3-shards-3-nodes-redis": Shape(3, 3, redis=True),
+    "idle-node": Shape(2, 2, redis=False, idle=True),
+}
 
 BACKENDS = {
     "memory": Backend(_memory, embedded=True),
@@ -98,8 +135,12 @@ BACKENDS = {
     "json": Backend(_json, embedded=False),
     "arrow": Backend(_arrow, embedded=False),
 }
-if "postgres" in os.environ.get("MQUEUE_BACKENDS", ""):
-    BACKENDS["postgres"] = Backend(_postgres, embedded=False)
+_ASKED = os.environ.get("MQUEUE_BACKENDS", "").split()
+if unknown := set(_ASKED) - {"clusters", *CLUSTERS}:
+    raise ValueError(f"MQUEUE_BACKENDS names {', '.join(unknown)}; there are clusters: {', '.join(CLUSTERS)}")
+for _name, _shape in CLUSTERS.items():
+    if _name in _ASKED or "clusters" in _ASKED:
+        BACKENDS[_name] = Backend(_shape.open, embedded=False)
 
 
 @pytest.fixture(params=BACKENDS)
