@@ -10,16 +10,17 @@ CUTS   ?= 20
 SEED   ?= 0
 RUNS   ?= 1
 SEEDS  ?= 5
+SHAPES ?= clusters
 
 # Each folder below tests/ is a kind of proof and a verb of its own: make laws, make unit ARGS="-k lease".
 KINDS  := $(filter-out __pycache__,$(patsubst tests/%/.,%,$(wildcard tests/*/.)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system run tour test lint types pytest long bench bench-spark spark-faults sim power-cut format lock clean $(KINDS)
+.PHONY: help setup setup-system run tour test lint types pytest long bench bench-spark cluster-conformance cluster-faults spark-faults sim power-cut format lock clean $(KINDS)
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
-	@printf '  %-14s %s\n' 'one kind' '$(sort $(KINDS)): pytest over tests/<kind>, ARGS="-k name" to narrow'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' Makefile
+	@printf '  %-20s %s\n' 'one kind' '$(sort $(KINDS)): pytest over tests/<kind>, ARGS="-k name" to narrow'
 
 setup: $(STAMP) ## create .venv and install the locked packages (only when the lock or pyproject.toml changed)
 
@@ -65,6 +66,12 @@ bench: setup ## run the benchmarks; ARGS are handed on
 
 bench-spark: setup ## the benchmarks of the data pipeline, with a real Spark; ARGS are handed on
 	$(BIN)/python -m benchmarks.spark $(ARGS)
+
+cluster-faults: setup ## break a cluster in every way it knows, under a load, SEEDS=5 times each, and check the histories
+	$(BIN)/python -m tests.cluster.faults --seeds $(SEEDS) $(ARGS)
+
+cluster-conformance: setup ## the conformance suite on clusters of every shape (SHAPES="1-shard-3-nodes idle-node" for some)
+	MQUEUE_BACKENDS="$(SHAPES)" $(BIN)/python -m pytest tests/conformance -k node $(ARGS)
 
 spark-faults: setup ## break the data pipeline in every way it knows, SEEDS=5 times each, and audit it
 	$(BIN)/python -m tests.pipeline.faults --seeds $(SEEDS) $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import pytest
 
 import mqueue
 from mqueue.cluster.arriving import Arriving
+from mqueue.cluster.telling import Telling
 from mqueue.config import Cluster, Config, Metrics, Secret
 from mqueue.policy.routing import virtual_shard
 from mqueue.testing import PostgresServer
@@ -61,6 +63,31 @@ def test_what_one_publishes_another_delivers(node) -> None:
         for number, topic in enumerate(TOPICS):
             assert drained((second, first)[number % 2], topic) == [b"a", b"b", b"c"]
         assert first.topics() == second.topics() == sorted(TOPICS)
+
+
+def test_what_a_new_node_answers_is_there_at_once(node, monkeypatch) -> None:
+    """Though the other one has thought until now that it was alone: nobody tells it, and it has no time to look."""
+    monkeypatch.setattr(Telling, "tell", lambda telling, arrivals: asyncio.sleep(0))
+    monkeypatch.setattr("mqueue.cluster.estate.BEAT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("mqueue.cluster.tenure._FRESH_SECONDS", PATIENCE_SECONDS)
+    with mqueue.Client(node().url) as first, mqueue.Client(node().url) as second:
+        for topic in TOPICS:
+            second.publish(topic, "x")
+            assert drained(first, topic) == [b"x"]
+
+
+def test_a_topic_that_is_being_deleted_is_not_known_again(node) -> None:
+    """Whoever comes in the middle waits until it is gone: what is published then is another topic's."""
+    with mqueue.Client(node().url) as client, ThreadPoolExecutor(8) as threads:
+        for number in range(20):
+            client.publish("t", f"old {number}")
+            asked = [threads.submit(client.receive, "t", group=f"g{one}") for one in range(8)]
+            client.delete_topic("t")
+            receipt = client.publish("t", f"new {number}")
+            assert receipt.offset == 0
+            assert [message.payload for message in client.receive("t")] == [b"new %d" % number]
+            for answer in asked:
+                answer.result()
 
 
 def test_who_waits_at_one_node_is_woken_by_another(node, monkeypatch) -> None:

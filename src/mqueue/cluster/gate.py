@@ -16,8 +16,8 @@ from mqueue.model.errors import Refused
 from mqueue.model.message import WAL
 
 IN_LOG, IN_SHARD = 0, 1
-LEVELS = {WAL: IN_LOG, "shard": IN_SHARD}
-"""How safe a publish may ask to be."""
+LEVELS = {WAL: IN_LOG, "shard": IN_SHARD, "fsync": IN_SHARD, "os": IN_SHARD, "memory": IN_SHARD}
+"""How safe a publish may ask to be. Who would be content with less than a shard gets that, and his receipt says so."""
 
 
 class ShardGate:

@@ -20,7 +20,7 @@ from mqueue.log.postgres.batch import Arrival, Promise
 from mqueue.log.postgres.catalog import TopicRow
 from mqueue.log.postgres.log import PostgresLog
 from mqueue.model import events as ev
-from mqueue.model.errors import QueueFull, Refused
+from mqueue.model.errors import QueueFull, Refused, Unavailable
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
 from mqueue.model.message import Receipt
@@ -109,8 +109,14 @@ class ShardStore(Store):
             return self.abroad(namespace, name).find_topic(namespace, name)
         if topic is None:
             row = self.catalog.find(namespace, name)
-            topic = None if row is None else self.learn(row)
+            topic = None if row is None else self.learn(self._lasting(row))
         return topic
+
+    def _lasting(self, row: TopicRow) -> TopicRow:
+        """A topic that is there, and not only until its end is durable: to know it again would be to keep it alive."""
+        if self.shelf.drops(row.id):
+            raise Unavailable(f"topic {row.name!r:.80} is being deleted; try again", code="topic_gone")
+        return row
 
     def _is_foreign(self, namespace: str, name: str) -> bool:
         """Whether somebody else delivers a topic. Messages can be published there with the same commit."""

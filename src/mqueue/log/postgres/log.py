@@ -29,7 +29,7 @@ from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.stock import Stock, stretches_of, take_stock
 from mqueue.log.postgres.tape import Place, Tape
 from mqueue.log.segments import points
-from mqueue.model.events import Event
+from mqueue.model.events import Event, TopicDropped
 from mqueue.model.message import Receipt
 from mqueue.wire import journal as events_as_bytes
 from mqueue.wire.frame import Frame
@@ -140,6 +140,11 @@ class PostgresLog:
         self.wants = True
         self.batch.events += events
         self.batch.at = events[-1].at
+
+    def drops(self, topic: int) -> bool:
+        """Whether a topic ends with what is not durable yet."""
+        events = (event for batch in (self.batch, *self.flying) for event in batch.events)
+        return any(isinstance(event, TopicDropped) and event.topic == topic for event in events)
 
     @property
     def number(self) -> int:

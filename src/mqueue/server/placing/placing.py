@@ -294,7 +294,7 @@ class Placing:
 def _again(problem: Unavailable, route: Route) -> bool:
     """Whether somebody else is to be asked. Also if nobody knows what became of it: what was handed out comes back by
     itself, and who settles twice is answered as the first time."""
-    if problem.code not in ("not_owner", "owner_unreachable"):
+    if problem.code not in ("not_owner", "owner_unreachable", "topic_gone"):
         return False
     return problem.applied is False or route.verb in ("receive", "settle")
 
