@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, Generic, TypeVar
 
 import pytest
 
 import mqueue
+from mqueue.policy.routing import virtual_shard
 from mqueue.testing import ManualClock
 
 T = TypeVar("T")
@@ -114,3 +116,10 @@ class Background(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._result
+
+
+def beside(topic: str, name: str, namespace: str = "default") -> str:
+    """A name like this one for a topic that lives with another, so that both can change in one commit."""
+    home = virtual_shard(namespace, topic)
+    names = (f"{name}-{number}" for number in count())
+    return next(found for found in names if virtual_shard(namespace, found) == home)

@@ -6,9 +6,10 @@ import pytest
 
 import mqueue
 from mqueue import Draft, Limits
-from tests.conformance.steps import log, refused
+from tests.conformance.steps import beside, log, refused
 
 MIB = 2**20
+U = beside("t", "u")
 
 
 @pytest.fixture
@@ -58,12 +59,12 @@ def test_bytes_of_a_call(t) -> None:
 
 def test_messages_of_a_call_to_several_topics(t) -> None:
     with refused(mqueue.TooLarge, "too_many"):
-        t.publish_many("t", [b""] * 6_000 + [Draft(b"", topic="u")] * 6_000)
+        t.publish_many("t", [b""] * 6_000 + [Draft(b"", topic=U)] * 6_000)
 
 
 def test_bytes_of_a_call_to_several_topics(t) -> None:
     with refused(mqueue.TooLarge, "call_too_large"):
-        t.publish_many("t", [b"x" * MIB] * 20 + [Draft(b"x" * MIB, topic="u")] * 20)
+        t.publish_many("t", [b"x" * MIB] * 20 + [Draft(b"x" * MIB, topic=U)] * 20)
 
 
 @pytest.mark.parametrize("priority", [2**31, -(2**31) - 1, "urgent", "5", "", 1.5, True, [0]])
@@ -130,7 +131,7 @@ def test_a_refused_call_makes_no_topic(q) -> None:
     for call in (
         lambda: q.publish("t", b"x", priority="urgent"),
         lambda: q.publish_many("t", [b"x" * (MIB + 1)]),
-        lambda: q.publish_many("t", [b"x", Draft(b"y", topic="u", ttl=0)]),
+        lambda: q.publish_many("t", [b"x", Draft(b"y", topic=U, ttl=0)]),
         lambda: q.create_group("t", "g", start="nonsense"),
         lambda: q.receive("t", group="a b"),
         lambda: q.configure("t", partitions=0),

@@ -6,7 +6,7 @@ import pytest
 
 import mqueue
 from mqueue import Draft
-from tests.conformance.steps import assert_conserved, die, kinds, log, payloads, receive_one, refused, take
+from tests.conformance.steps import assert_conserved, beside, die, kinds, log, payloads, receive_one, refused, take
 
 
 def test_topics_are_made_on_first_use(q) -> None:
@@ -152,8 +152,9 @@ def test_only_what_is_named_changes(q) -> None:
 
 
 def test_what_is_shown_can_be_given(q) -> None:
-    shown = q.configure("a", visibility="1m", default_ttl="1h", dlq="graveyard", max_retries=None)
-    assert {**q.configure("b", **shown)} == shown
+    graveyard = beside("a", "graveyard")
+    shown = q.configure("a", visibility="1m", default_ttl="1h", dlq=graveyard, max_retries=None)
+    assert {**q.configure(beside("a", "b"), **shown)} == shown
 
 
 def test_settings_of_the_broker_are_defaults(make) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import mqueue
 from mqueue import Draft
-from tests.conformance.steps import log, payloads, receive_one, refused, take
+from tests.conformance.steps import beside, log, payloads, receive_one, refused, take
 
 
 def fnv1a_32(key: bytes) -> int:
@@ -183,16 +183,19 @@ def test_one_bad_message_and_none_is_stored(q, bad: Draft) -> None:
     assert log(q, "t") == [b"before"]
 
 
+B = beside("a", "b")
+
+
 def test_one_call_reaches_several_topics(q) -> None:
-    receipts = q.publish_many("a", [b"1", Draft(b"2", topic="b"), b"3", Draft(b"4", topic="b")])
-    assert [r.topic for r in receipts] == ["a", "b", "a", "b"]
+    receipts = q.publish_many("a", [b"1", Draft(b"2", topic=B), b"3", Draft(b"4", topic=B)])
+    assert [r.topic for r in receipts] == ["a", B, "a", B]
     assert [r.offset for r in receipts] == [0, 0, 1, 1]
-    assert (log(q, "a"), log(q, "b")) == ([b"1", b"3"], [b"2", b"4"])
+    assert (log(q, "a"), log(q, B)) == ([b"1", b"3"], [b"2", b"4"])
 
 
 def test_drafts_may_all_name_their_topic(q) -> None:
-    q.publish_many(None, [Draft(b"1", topic="a"), Draft(b"2", topic="b")])
-    assert (log(q, "a"), log(q, "b")) == ([b"1"], [b"2"])
+    q.publish_many(None, [Draft(b"1", topic="a"), Draft(b"2", topic=B)])
+    assert (log(q, "a"), log(q, B)) == ([b"1"], [b"2"])
 
 
 def test_a_draft_that_names_no_topic_is_refused(q) -> None:
@@ -202,10 +205,10 @@ def test_a_draft_that_names_no_topic_is_refused(q) -> None:
 
 
 def test_several_topics_are_all_or_none(q) -> None:
-    q.configure("b", max_depth=1)
+    q.configure(B, max_depth=1)
     with refused(mqueue.QueueFull, "queue_full"):
-        q.publish_many("a", [b"1", Draft(b"2", topic="b"), Draft(b"3", topic="b")])
-    assert (q.topics(), log(q, "b")) == (["b"], []) or (log(q, "a"), log(q, "b")) == ([], [])
+        q.publish_many("a", [b"1", Draft(b"2", topic=B), Draft(b"3", topic=B)])
+    assert (q.topics(), log(q, B)) == ([B], []) or (log(q, "a"), log(q, B)) == ([], [])
 
 
 def test_a_key_always_goes_to_the_same_partition(q) -> None:
@@ -260,7 +263,7 @@ def test_another_durability_than_the_stores_is_refused(q) -> None:
 def test_a_call_that_needs_too_many_new_topics_makes_none(make) -> None:
     q = make(limits=mqueue.Limits(topics_max=1))
     with refused(mqueue.QueueFull, "topics_full"):
-        q.publish_many(None, [Draft(b"1", topic="a"), Draft(b"2", topic="b")])
+        q.publish_many(None, [Draft(b"1", topic="a"), Draft(b"2", topic=B)])
     assert q.topics() == []
 
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import mqueue
-from tests.conformance.steps import DEADLINE_SECONDS, Background, die, payloads, receive_one, refused, take
+from tests.conformance.steps import DEADLINE_SECONDS, Background, beside, die, payloads, receive_one, refused, take
 
 
 def test_nothing_there_and_no_wait(q) -> None:
@@ -131,10 +131,11 @@ def test_woken_at_the_queue_of_the_dead(q) -> None:
 
 
 def test_woken_by_what_follows_an_ack(q) -> None:
+    out = beside("in", "out")
     q.publish("in", b"1")
-    waiting = Background(lambda: q.receive("out", wait="60s"))
+    waiting = Background(lambda: q.receive(out, wait="60s"))
     waiting.assert_waiting()
-    q.ack(q.receive("in"), publish=[mqueue.Draft(b"2", topic="out")])
+    q.ack(q.receive("in"), publish=[mqueue.Draft(b"2", topic=out)])
     assert payloads(waiting.result()) == [b"2"]
 
 
