@@ -8,7 +8,9 @@ from uuid import uuid4
 import pytest
 
 from mqueue.log.postgres.appends import Appended, append
+from mqueue.log.postgres.catalog import rows_of
 from mqueue.log.postgres.journal import (
+    Change,
     Entry,
     commit,
     entries,
@@ -190,8 +192,34 @@ def test_rows_are_found_by_the_offsets_they_speak_of(link: Link) -> None:
 
 def test_what_stands_later_in_the_order_is_written_down_with_the_commit(link: Link, topic: int) -> None:
     owner, _ = owner_of(link, 4)
-    commit(link, owner, [entry(4, 1, 1)], [], None, late=[(topic, 0, 3, 2, 50), (topic, 1, 0, 1, 60)])
+    commit(link, owner, [entry(4, 1, 1)], [], None, late=[(4, 1, topic, 0, 3, 2, 50), (4, 1, topic, 1, 0, 1, 60)])
     with pytest.raises(Fenced):
-        commit(link, owner, [entry(4, 1, 1)], [], None, late=[(topic, 0, 5, 2, 50)])
+        commit(link, owner, [entry(4, 1, 1)], [], None, late=[(4, 1, topic, 0, 5, 2, 50)])
     assert lates(link, [topic]) == [(topic, 0, 3, 2, 50), (topic, 1, 0, 1, 60)]
     assert lates(link, []) == []
+
+
+def test_who_owns_nothing_says_nothing_of_the_order(link: Link, topic: int) -> None:
+    """Also if that is all he says."""
+    owner, _ = owner_of(link, 4)
+    for who, vshard, epoch in ((uuid4(), 4, 1), (owner, 4, 2), (owner, 5, 1)):
+        with pytest.raises(Fenced):
+            commit(link, who, [], [], None, late=[(vshard, epoch, topic, 0, 3, 2, 50)])
+    assert lates(link, [topic]) == []
+    commit(link, owner, [], [], None, late=[(4, 1, topic, 0, 3, 2, 50)])
+    assert lates(link, [topic]) == [(topic, 0, 3, 2, 50)]
+
+
+def test_topics_change_with_the_journal_or_not_at_all(link: Link, topic: int) -> None:
+    owner, _ = owner_of(link, 4)
+    with pytest.raises(Fenced):
+        commit(link, owner, [entry(4, 1, 2)], [], None, changes=[Change(topic, 1, b"changed")])
+    [before] = rows_of(link, [topic])
+    assert before.settings != b"changed"
+    commit(link, owner, [entry(4, 1, 1)], [], None, changes=[Change(topic, 1, b"changed")])
+    assert [row.settings for row in rows_of(link, [topic])] == [b"changed"]
+    with pytest.raises(Fenced):
+        commit(link, owner, [entry(4, 1, 2)], [], None, changes=[Change(topic, 2, None)])
+    assert last_seq(link, 4) == 1
+    commit(link, owner, [entry(4, 1, 2)], [], None, changes=[Change(topic, 1, None)])
+    assert rows_of(link, [topic]) == []

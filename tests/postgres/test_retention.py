@@ -138,7 +138,14 @@ def test_what_is_left_of_a_deleted_topic_goes(link: Link, topic: int, links: Cal
 
 def test_what_was_late_is_forgotten_below_the_floor(link: Link, topic: int) -> None:
     owner, epochs = owner_of(link, 4)
-    commit(link, owner, [Entry(4, 1, 1, NOON_MS, b"")], [], None, late=[(topic, 0, 0, 3, 9), (topic, 0, 3, 3, 9)])
+    commit(
+        link,
+        owner,
+        [Entry(4, 1, 1, NOON_MS, b"")],
+        [],
+        None,
+        late=[(4, 1, topic, 0, 0, 3, 9), (4, 1, topic, 0, 3, 3, 9)],
+    )
     trim(link, owner, epochs[4], topic, [3])
     assert lates(link, [topic]) == [(topic, 0, 3, 3, 9)]
 

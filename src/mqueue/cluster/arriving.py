@@ -5,6 +5,7 @@ Lives in the loop of the estate. Nothing depends on being told: what nobody told
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -12,7 +13,9 @@ from mqueue.cluster.holding import Holding
 from mqueue.log.postgres import catalog, frames
 from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.link import Link
+from mqueue.model.errors import Error
 
+LOGGER = logging.getLogger("mqueue.cluster")
 _TAIL_FRAMES = 1_000
 
 
@@ -43,8 +46,15 @@ class Arriving:
         for vshard, theirs in by_holding.items():
             holding = self._holdings.get(vshard)
             if holding is not None:
-                self._introduce(holding, theirs)
-                holding.arrived(theirs)
+                self._hand(holding, theirs)
+
+    def _hand(self, holding: Holding, arrivals: list[Arrival]) -> None:
+        """What cannot be taken in now, because the server has to be asked and does not answer, is found later."""
+        try:
+            self._introduce(holding, arrivals)
+            holding.arrived(arrivals)
+        except Error as problem:
+            LOGGER.warning("virtual shard %d looks later for what is new: %s", holding.vshard, problem)
 
     def _introduce(self, holding: Holding, arrivals: list[Arrival]) -> None:
         """A topic may be new to whoever delivers it."""

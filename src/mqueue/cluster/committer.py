@@ -7,8 +7,9 @@ became of it, ends every holding that took part: what they remember is not to be
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
@@ -16,12 +17,15 @@ import msgspec
 
 from mqueue.cluster.holding import Holding, Job
 from mqueue.cluster.meters import Meters
-from mqueue.cluster.problems import reason
-from mqueue.log.postgres import catalog, journal
+from mqueue.cluster.problems import REFUSALS, doubtful, reason
+from mqueue.log.postgres import journal
 from mqueue.log.postgres.appends import Appended, Sheet
-from mqueue.log.postgres.journal import Entry
+from mqueue.log.postgres.journal import Change, Entry, Noted
 from mqueue.log.postgres.link import Link
+from mqueue.model.errors import Error
 from mqueue.model.events import TopicDropped, TopicSet
+
+LOGGER = logging.getLogger("mqueue.cluster")
 
 
 class Committer:
@@ -71,23 +75,33 @@ class Committer:
         future = loop.run_in_executor(self._thread, self._commit, jobs)
         future.add_done_callback(lambda done: self._end(jobs, done))
 
-    def _commit(self, jobs: list[Job]) -> list[Appended]:
-        """In the thread."""
+    def _commit(self, jobs: list[Job]) -> list[list[Appended] | Exception]:
+        """In the thread: what came of each. If all of them are refused because of one, each goes by its own statement:
+        others are not to blame."""
+        try:
+            places = iter(self._write(jobs))
+        except REFUSALS as problem:
+            if len(jobs) == 1:
+                return [problem]
+            return [outcome for job in jobs for outcome in self._commit([job])]
+        return [[next(places) for _ in job.batch.promises] for job in jobs]
+
+    def _write(self, jobs: list[Job]) -> list[Appended]:
         entries = [entry for job in jobs if (entry := job.entry()) is not None]
         sheets = [sheet for job in jobs for sheet in job.sheets()]
-        late = [one for job in jobs for one in job.batch.late]
-        placed = self._measured(entries, sheets, late)
-        for job in jobs:
-            self._tell_catalog(job)
-        return placed
+        late = [(job.holding.vshard, job.holding.epoch, *one) for job in jobs for one in job.batch.late]
+        changes = [change for job in jobs for change in _changes(job)]
+        return self._measured(entries, sheets, late, changes)
 
     def _measured(
-        self, entries: list[Entry], sheets: list[Sheet], late: list[tuple[int, int, int, int, int]]
+        self, entries: list[Entry], sheets: list[Sheet], late: list[Noted], changes: list[Change]
     ) -> list[Appended]:
         meters, begun = self._meters, time.monotonic()
         meters.commits += 1
         try:
-            placed = journal.commit(self._link, self._owner(), entries, sheets, self._stamp(), late=late)
+            placed = journal.commit(
+                self._link, self._owner(), entries, sheets, self._stamp(), late=late, changes=changes
+            )
         except BaseException:
             meters.commit_failures += 1
             raise
@@ -96,29 +110,38 @@ class Committer:
         meters.commit_rows += len(entries) + sum(sheet.count for sheet in sheets)
         return placed
 
-    def _tell_catalog(self, job: Job) -> None:
-        """Settings and deleted topics, for all nodes to see. Whoever takes over makes up for what is missed here."""
-        epoch = job.holding.epoch
-        for event in job.batch.events:
-            if isinstance(event, TopicSet):
-                catalog.set_topic(self._link, self._owner(), epoch, event.topic, msgspec.msgpack.encode(event.settings))
-            elif isinstance(event, TopicDropped):
-                catalog.drop_topic(self._link, self._owner(), epoch, event.topic, self._stamp())
-
-    def _end(self, jobs: list[Job], done: asyncio.Future[list[Appended]]) -> None:
+    def _end(self, jobs: list[Job], done: asyncio.Future[list[list[Appended] | Exception]]) -> None:
         self._busy = False
         problem = done.exception()
-        if problem is None:
-            places = iter(done.result())
-            for job in jobs:
-                placed = [next(places) for _ in job.batch.promises]
-                if job.holding.lost is None:
-                    job.holding.landed(job, placed)
-        else:
-            why = reason(problem)
-            holdings = [job.holding for job in jobs]
-            for holding in holdings:
-                holding.lose(why)
-            self._lost(holdings)
+        outcomes = [problem] * len(jobs) if problem is not None else done.result()
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if isinstance(outcome, list):
+                self._land(job, outcome)
+            else:
+                self._give_up(job.holding, reason(outcome))
         if self._dirty:
             self._begin()
+
+    def _land(self, job: Job, placed: list[Appended]) -> None:
+        """Whatever goes wrong with one of them, the others are answered."""
+        if job.holding.lost is not None:
+            return
+        try:
+            job.holding.landed(job, placed)
+        except Exception as problem:
+            LOGGER.exception("virtual shard %d is loaded again", job.holding.vshard)
+            self._give_up(job.holding, doubtful(reason(problem)))
+
+    def _give_up(self, holding: Holding, why: Error) -> None:
+        holding.lose(why)
+        self._lost([holding])
+
+
+def _changes(job: Job) -> Iterator[Change]:
+    """Settings and deleted topics, for all nodes to see."""
+    epoch = job.holding.epoch
+    for event in job.batch.events:
+        if isinstance(event, TopicSet):
+            yield Change(event.topic, epoch, msgspec.msgpack.encode(event.settings))
+        elif isinstance(event, TopicDropped):
+            yield Change(event.topic, epoch, None)

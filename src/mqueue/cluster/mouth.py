@@ -7,6 +7,7 @@ appended is told to whoever delivers it, here or at another node, before who pub
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,18 +20,20 @@ from mqueue.cluster.buffer import Buffer
 from mqueue.cluster.gate import IN_LOG, IN_SHARD, LEVELS, ShardGate
 from mqueue.cluster.holding import sheet_of
 from mqueue.cluster.meters import Meters
-from mqueue.cluster.problems import reason
+from mqueue.cluster.problems import REFUSALS, reason
 from mqueue.cluster.tickets import Ticket, answered
 from mqueue.cluster.wal.intake import Intake
 from mqueue.log.postgres import appends
 from mqueue.log.postgres.appends import Appended, Sheet
-from mqueue.log.postgres.batch import Arrival, Batch, Promise
+from mqueue.log.postgres.batch import Arrival, Batch, Promise, bind, kindred
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.log import PostgresLog
 from mqueue.log.postgres.problems import NoTopic
 from mqueue.model import events as ev
-from mqueue.model.errors import Error, ShardDown
+from mqueue.model.errors import ShardDown
 from mqueue.store.shard import ShardStore
+
+LOGGER = logging.getLogger("mqueue.cluster")
 
 
 class Mouth:
@@ -97,36 +100,41 @@ class Mouth:
         try:
             await asyncio.sleep(0)
             while (batch := self._cut()) is not None:
-                await self._publish(batch)
-                with self.gate.inside:
-                    self.log.land(batch)
-                self.buffer.release(batch.promises)
-                self._tickets = answered(self._tickets)
+                try:
+                    await self._publish(batch)
+                finally:
+                    self._landed(batch)
         finally:
             self._task = None
             self._tickets = answered(self._tickets)
+
+    def _landed(self, batch: Batch) -> None:
+        """Whoever waits for something of a batch is answered, whatever became of it."""
+        for promise in batch.promises:
+            if not promise.landed and promise.failed is None:
+                promise.failed = reason(RuntimeError("the node gave up"))
+        with self.gate.inside:
+            self.log.land(batch)
+        self.buffer.release(batch.promises)
+        self._tickets = answered(self._tickets)
 
     def _cut(self) -> Batch | None:
         with self.gate.inside:
             return self.log.cut()
 
     async def _publish(self, batch: Batch) -> None:
-        """All of a batch by one statement. If that fails, each by its own: others are not to blame."""
+        """All of a batch by one statement. If that is refused, each call by its own: others are not to blame."""
         promises = batch.promises
         if self.breaker.open:  # it opened while they waited: they need not wait for one more failure
             for promise in promises:
                 promise.failed = self.breaker.refusal(time.monotonic())
             return
         problem = await self._try(promises)
-        if problem is None:
-            return
-        if len(promises) == 1 or isinstance(problem, Error):
-            for promise in promises:
-                self._fail(promise, problem)
-            return
-        for promise in promises:
-            if (problem := await self._try([promise])) is not None:
-                self._fail(promise, problem)
+        if isinstance(problem, REFUSALS):
+            for kin in kindred(promises):
+                self._fail(kin, problem if len(kin) == len(promises) else await self._try(kin))
+        else:
+            self._fail(promises, problem)
 
     async def _try(self, promises: list[Promise]) -> Exception | None:
         loop = asyncio.get_running_loop()
@@ -139,7 +147,11 @@ class Mouth:
                 self.breaker.worked()
             return problem
         self.breaker.worked()
-        await self._told([promise.land(place.base, place.at) for promise, place in zip(promises, places, strict=True)])
+        arrivals = [promise.land(place.base, place.at) for promise, place in zip(promises, places, strict=True)]
+        try:
+            await self._told(arrivals)
+        except Exception:  # they are stored; whoever delivers them finds them when he looks
+            LOGGER.exception("what was published could not be told")
         return None
 
     def _append(self, promises: list[Promise]) -> list[Appended]:
@@ -172,10 +184,14 @@ class Mouth:
         vshard = self.store.homes[promise.frame.topic]
         return sheet_of(promise, vshard, self._epoch_of(vshard))
 
-    def _fail(self, promise: Promise, problem: Exception) -> None:
-        if isinstance(problem, NoTopic):
-            self.forget(promise.frame.topic)
-        promise.failed = reason(problem)
+    def _fail(self, promises: list[Promise], problem: Exception | None) -> None:
+        """None: nothing has failed."""
+        if problem is None:
+            return
+        for promise in promises:
+            if isinstance(problem, NoTopic):
+                self.forget(promise.frame.topic)
+            promise.failed = reason(problem)
 
 
 class MouthGate(ShardGate):
@@ -215,6 +231,7 @@ class MouthGate(ShardGate):
         touched = self._log.touched
         self.inside.release()
         if touched:
+            bind(touched)
             self._buffer.hold(touched)
             self._number += 1
             self._open[self._number] = touched

@@ -5,6 +5,9 @@ from __future__ import annotations
 from mqueue.log.postgres.problems import Fenced, Moved, NoTopic, Taken
 from mqueue.model.errors import Error, Unavailable
 
+REFUSALS = (Fenced, Moved, NoTopic, Taken)
+"""A statement was refused as a whole: nothing of it was done."""
+
 
 def reason(problem: BaseException) -> Error:
     """What callers are told whose changes could not be committed."""

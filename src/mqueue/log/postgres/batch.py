@@ -58,6 +58,8 @@ class Promise(Struct):
     """The place that it has to get: nobody else appends there."""
     landed: bool = False
     failed: Error | None = None
+    kin: list[Promise] = []
+    """Those that are stored with it or not at all; empty: it is alone."""
 
     def seal(self) -> None:
         """As bytes, without a place: that is in columns of the shard."""
@@ -132,6 +134,23 @@ class Batch:
         for promise in self.promises:
             promise.seal()
         return journal.encode(self.events)
+
+
+def bind(promises: list[Promise]) -> None:
+    """One call has handed these in: all are stored, or none, and so with whatever they share a frame with."""
+    if len(promises) > 1:
+        found = {id(one): one for promise in promises for one in promise.kin or [promise] if not one.landed}
+        kin = list(found.values())
+        for promise in kin:
+            promise.kin = kin
+
+
+def kindred(promises: list[Promise]) -> list[list[Promise]]:
+    """The same promises, by what has to be stored together."""
+    groups: dict[int, list[Promise]] = {}
+    for promise in promises:
+        groups.setdefault(id(promise.kin) if promise.kin else id(promise), []).append(promise)
+    return list(groups.values())
 
 
 def _takes(frame: Frame, first: int, id: int) -> bool:

@@ -32,9 +32,23 @@ class Entry(Struct, frozen=True, gc=False):
 Late = tuple[int, int, int, int, int]
 """(topic, partition, base, count, time in the order) of a frame that stands later in the order than its own time."""
 
+Noted = tuple[int, int, int, int, int, int, int]
+"""The same, with the virtual shard and the epoch of who says so before it."""
+
+
+class Change(Struct, frozen=True, gc=False):
+    """What becomes of a topic: new settings, or its end (None). `epoch`: of the owner of its virtual shard."""
+
+    topic: int
+    epoch: int
+    settings: bytes | None
+
+
 _RECORD = "select mqueue.record(%b, %b, %b, %b, %b)"
 _COMMIT = "select bases, ats from mqueue.commit(%b, %b, %b, %b, %b, %b::bigint, %b, %b)"
 _COMMIT_KEYS = "select bases, ats from mqueue.commit(%b, %b, %b, %b, %b, %b::bigint, %b, %b, %b, %b, %b)"
+_TOPICS = "select bases, ats from mqueue.commit_topics(%b, %b, %b, %b, %b, %b, %b, %b::bigint, %b, %b)"
+_TOPICS_KEYS = "select bases, ats from mqueue.commit_topics(%b, %b, %b, %b, %b, %b, %b, %b::bigint, %b, %b, %b, %b, %b)"
 
 
 def commit(
@@ -44,20 +58,28 @@ def commit(
     sheets: Sequence[Sheet],
     now: int | None,
     *,
-    late: Sequence[Late] = (),
+    late: Sequence[Noted] = (),
+    changes: Sequence[Change] = (),
     windows: Mapping[int, int] | None = None,
 ) -> list[Appended]:
-    """Write down all entries and append the sheets, all or nothing. Raises Fenced, and what `append` does.
+    """Write down all entries, append the sheets, change the topics, all or nothing. Raises Fenced, and what `append`
+    does.
 
     The entries of a virtual shard go on where its journal ends, without a gap.
     """
     params = _entry_params(owner, entries, late)
-    if not sheets:
+    if not sheets and not changes:
         if entries or late:
             dated(link, _RECORD, params)
         return []
     order, appends = sheet_params(sheets, windows)
-    rows = dated(link, _COMMIT if len(appends) == 2 else _COMMIT_KEYS, (*params, now, *appends))
+    if changes:
+        topics = Longs(number for one in changes for number in (one.topic, one.epoch, one.settings is None))
+        settings = Blobs(one.settings or b"" for one in changes)
+        sql = _TOPICS if len(appends) == 2 else _TOPICS_KEYS
+        rows = dated(link, sql, (topics, settings, *params, now, *appends))
+    else:
+        rows = dated(link, _COMMIT if len(appends) == 2 else _COMMIT_KEYS, (*params, now, *appends))
     found = placed(rows, order)
     assert found is not None, "only a log can have been flushed before"
     return found
@@ -118,7 +140,7 @@ def lates(link: Link, topics: Sequence[int]) -> list[Late]:
     return [(topic, part, base, count, at) for topic, part, base, count, at in rows]
 
 
-def _entry_params(owner: UUID, entries: Sequence[Entry], late: Sequence[Late]) -> list[Any]:
+def _entry_params(owner: UUID, entries: Sequence[Entry], late: Sequence[Noted]) -> list[Any]:
     """Sorted, since locks are taken in this order; those of one virtual shard stay in theirs."""
     numbers, bodies, blocks = Longs(), Blobs(), Longs()
     for number, one in enumerate(sorted(entries, key=lambda one: one.vshard), 1):

@@ -45,6 +45,7 @@ _SETTINGS = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "jit": "off",
+    "default_transaction_isolation": "read committed",  # whoever waited for a lock sees what was done before he got it
     "datestyle": "ISO",
     "client_min_messages": "warning",
 }

@@ -179,15 +179,23 @@ class PostgresLog:
         return 0 if tape is None else tape.next
 
     def arrive(self, arrival: Arrival, at: int) -> list[Stretch]:
-        """A frame is known from now on, and counts as appended at `at`; what is in it, for the heart."""
-        tape = self.tape(arrival.topic, arrival.partition)
-        tape.add(Place(arrival.base, arrival.count, arrival.id, at, arrival.size, arrival.base))
-        if at != arrival.at:
-            self.batch.late.append((arrival.topic, arrival.partition, arrival.base, arrival.count, at))
+        """A frame is known from now on, and counts as appended at `at`; what is in it, for the heart.
+
+        It may have to be read for that: if it cannot be, it is not known, and is looked for again.
+        """
+        place = Place(arrival.base, arrival.count, arrival.id, at, arrival.size, arrival.base)
         if arrival.frame is not None:
             arrival.frame.stamp(arrival.base, arrival.id, at)
             self._cache.add((arrival.topic, arrival.partition, arrival.base), arrival.frame)
-        return stretches_of(tape.place(-1), arrival.topic, arrival.partition, arrival.head, self.frame)
+
+        def read(topic: int, partition: int, base: int) -> Frame:
+            return self._at(topic, partition, place, [place])
+
+        stretches = stretches_of(place, arrival.topic, arrival.partition, arrival.head, read)
+        self.tape(arrival.topic, arrival.partition).add(place)
+        if at != arrival.at:
+            self.batch.late.append((arrival.topic, arrival.partition, arrival.base, arrival.count, at))
+        return stretches
 
     # Reading
 
@@ -274,6 +282,8 @@ class PostgresLog:
         """A frame in the cache. If only some of it is kept by now, just that."""
         key = (topic, partition, place.base)
         found = self._cache.get(key)
+        if found is not None and found.id_of(0) != place.id:
+            return None  # of a server that has lost what it had, and given the same places again
         if found is not None and found.count != place.count:
             found = found.slice(0, place.count)
             self._cache.add(key, found)
