@@ -71,6 +71,7 @@ class Alone:
         async def inside() -> tuple[Holding, upkeep.Point]:
             holding = await self.estate.holding(VSHARD)
             await self.estate.refresh(holding)
+            await holding.settled()  # as `upkeep.due` asks for: time that passed may have handed in something
             return holding, upkeep.take(holding, self.clock.now())
 
         holding, point = asyncio.run_coroutine_threadsafe(inside(), self.estate.loop).result(120)
