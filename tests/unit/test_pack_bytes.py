@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+
+import google_crc32c
 import pytest
 
 from mqueue.model.errors import Corrupt
@@ -10,7 +13,7 @@ from mqueue.wire import journal
 from mqueue.wire.frame import Frame
 from mqueue.wire.head import encode
 from mqueue.wire.pack import head_of, pack, unpack
-from mqueue.wire.rows import Rows
+from mqueue.wire.rows import Numbers, Rows
 
 NOW = 1_767_225_600_000
 
@@ -37,6 +40,37 @@ BODY = (
 
 def test_a_tiny_frame() -> None:
     assert pack(tiny()).hex() == "".join((HEAD + BODY).split())
+
+
+@pytest.mark.parametrize(
+    ("deliver_at", "expires_at", "told"),
+    [
+        ([5, 3, 4], 0, 3),
+        ([5, 3, 4], 9, 3),
+        ([5, 3, 4], [0, 8, 9], 3),
+        ([5, 3, 4], [0, 2, 9], 2),
+        (6, [0, 8, 9], 6),
+        ([5, 0, 4], 0, 0),
+        ([5, 0, 4], [0, 2, 9], 0),
+    ],
+)
+def test_a_head_tells_before_when_nothing_happens(deliver_at: Numbers, expires_at: Numbers, told: int) -> None:
+    rows = Rows([b"a", b"b", b"c"], deliver_at=deliver_at, expires_at=expires_at)
+    frame = Frame.of_rows(1, 0, rows)
+    frame.stamp(0, 1, 1)
+    data = pack(frame)
+    assert head_of(data).nothing_before == told
+    older = _without_times(data)
+    assert head_of(older).nothing_before == 0
+    assert unpack(older).stretches(0) == unpack(data).stretches(0) == frame.stretches(0)
+
+
+def _without_times(data: bytes) -> bytes:
+    """As frames were packed before heads told times that are columns."""
+    columns = head_of(data).columns
+    times = b"".join(bytes(8) if columns & bit else data[at : at + 8] for bit, at in ((1 << 4, 72), (1 << 6, 80)))
+    rest = data[8:72] + times
+    return data[:4] + struct.pack("<I", google_crc32c.value(rest)) + rest + data[88:]
 
 
 def test_events() -> None:

@@ -16,8 +16,9 @@
     +------------+---------------+---------------+----------------+----------------+
     then for each further stamp: u32 first row, i64 id, i64 at (20 bytes); zeros up to a multiple of 8
 
-Little-endian; checksums are CRC-32C. `columns` is a bitmap of what the body has (`mqueue.wire.pack`). A number that is
-a column of the body is 0 here. No stamps: the frame was not appended yet, and base, id and at are 0.
+Little-endian; checksums are CRC-32C. `columns` is a bitmap of what the body has (`mqueue.wire.pack`). Of times that are
+a column of the body the earliest is here, not counting rows that never expire; older frames have 0 there. A priority
+that is a column is 0 here. No stamps: the frame was not appended yet, and base, id and at are 0.
 
 The head does not know the body, only its length and its checksum: a head can be written anew, for a frame that gets
 its place, without reading the body. To change the layout, raise VERSION and keep reading the older ones.
@@ -28,6 +29,7 @@ from __future__ import annotations
 import struct
 
 import google_crc32c
+import numpy as np
 from msgspec import Struct
 
 from mqueue.model.errors import Corrupt
@@ -83,6 +85,13 @@ class Head(Struct, frozen=True, gc=False):
         return self.base + self.count
 
     @property
+    def nothing_before(self) -> int:
+        """Before this time no row is due or expires; 0 if that cannot be told."""
+        if self.columns & EXPIRES_AT and not self.expires_at:
+            return 0  # an older frame
+        return min(self.deliver_at, self.expires_at or self.deliver_at)
+
+    @property
     def plain(self) -> bool:
         """Whether the head tells the order of all rows, and none claims an idempotency key."""
         return self.stamps == 1 and not self.columns & (PRIORITY | DELIVER_AT | EXPIRES_AT | IDEMPOTENCY_KEY)
@@ -108,8 +117,8 @@ def encode(frame: Frame, columns: int, body_length: int, body_crc: int) -> bytes
         frame.base if stamps else 0,
         frame.ids[0] if stamps else 0,
         frame.at[0] if stamps else 0,
-        0 if columns & DELIVER_AT else _one(frame.deliver_at),
-        0 if columns & EXPIRES_AT else _one(frame.expires_at),
+        int(np.min(np.asarray(frame.deliver_at))) if columns & DELIVER_AT else _one(frame.deliver_at),
+        _first_expiry(frame.expires_at) if columns & EXPIRES_AT else _one(frame.expires_at),
     )
     if stamps > 1:
         rest += _further(frame)
@@ -178,6 +187,13 @@ def stamps_of(data: bytes | memoryview, offset: int, head: Head) -> tuple[list[i
 
 def _one(numbers: Numbers) -> int:
     return numbers if isinstance(numbers, int) else int(numbers[0])
+
+
+def _first_expiry(numbers: Numbers) -> int:
+    """The earliest; 0 stands for never."""
+    values = np.asarray(numbers)
+    ends = values[values > 0]
+    return int(ends.min()) if len(ends) else 0
 
 
 def _further(frame: Frame) -> bytes:
