@@ -10,10 +10,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mqueue.heart.far import FAR
 from mqueue.heart.partition import Partition
 
 Table: TypeAlias = NDArray[np.int64]
-"""start, stop, priority, due, expires, at: a row for each stretch of messages, in the order of offsets."""
+"""start, stop, priority, due, expires, at: a row for each stretch of messages (see there), in the order of offsets."""
 
 
 def fill(partition: Partition, rows: Table, floor: int, stop: int, now: int) -> None:
@@ -27,10 +28,13 @@ def fill(partition: Partition, rows: Table, floor: int, stop: int, now: int) -> 
         chosen = np.flatnonzero(ripe & (priority == level))
         chosen = chosen[np.lexsort((starts[chosen], since[chosen]))]
         partition.lane(level).fill(starts[chosen], stops[chosen], since[chosen])
-    late = ~ripe
+    far = expires == FAR
+    for row in np.flatnonzero(far).tolist():
+        partition.put_off(int(starts[row]), int(stops[row]), int(priority[row]), int(due[row]))
+    late = ~ripe & ~far
     partition.schedule.fill(due[late], starts[late], stops[late], priority[late], due[late])
     ends = expires > 0
     partition.expiry.fill(expires[ends], starts[ends], stops[ends], priority[ends], since[ends])
     partition.at = int(at[-1]) if len(at) else 0
     partition.open = int((stops - starts)[ripe].sum())
-    partition.scheduled = int((stops - starts)[late].sum())
+    partition.scheduled = int((stops - starts)[~ripe].sum())

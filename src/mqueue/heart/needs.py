@@ -71,4 +71,6 @@ def needed(state: State, topic: Topic, groups: list[Group], pins: list[int], lin
         for entry in partition.schedule.below(line):
             for start, stop in partition.still_due(entry):
                 marks.add_range(start, stop)
+        for start, stop in partition.far.within(0, line):
+            marks.add(start, partition.unmoved(start, stop))
     return found

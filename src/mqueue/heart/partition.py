@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable
 
+from mqueue.heart.far import FAR, NOTHING, Far
 from mqueue.heart.gaps import Gaps
 from mqueue.heart.lanes import Lane
 from mqueue.heart.marks import Marks
@@ -15,7 +16,7 @@ from mqueue.heart.runs import full, segments, tight
 from mqueue.heart.schedule import NEVER, Entry, Schedule
 
 Stretch = tuple[int, int, int, int, int]
-"""start, stop, priority, due, expires (0: never) of neighbours that share them"""
+"""start, stop, priority, due, expires (0: never; FAR: see there) of neighbours that share them"""
 
 
 class Partition:
@@ -27,6 +28,7 @@ class Partition:
         "expired",
         "expired_count",
         "expiry",
+        "far",
         "floor",
         "kept",
         "lanes",
@@ -71,6 +73,8 @@ class Partition:
         """Changes whenever a lane comes or goes."""
         self.schedule = Schedule()
         self.expiry = Schedule()
+        self.far = NOTHING
+        """What is scheduled and not loaded; what of it was moved is in the schedule all the same."""
         self.wake_at = NEVER
         """When the timer set for this partition fires."""
 
@@ -91,14 +95,32 @@ class Partition:
         for start, stop, priority, due, expires in stretches:
             if due > at:
                 self.lane(priority)
-                self.schedule.add((due, start, stop, priority, due))
+                if expires == FAR:
+                    self.put_off(start, stop, priority, due)
+                else:
+                    self.schedule.add((due, start, stop, priority, due))
                 self.scheduled += stop - start
                 self.next = stop
                 self.at = at
             else:
                 self.append(start, stop, priority, at)
-            if expires:
+            if expires > 0:
                 self.expiry.add((expires, start, stop, priority, max(due, at)))
+
+    def put_off(self, start: int, stop: int, priority: int, due: int) -> None:
+        """A frame that is loaded later, before `due`."""
+        if self.far is NOTHING:
+            self.far = Far()
+        self.far.add(start, stop, priority, due)
+
+    def load(self, start: int, stretches: Iterable[Stretch]) -> None:
+        """What is in a far frame, or what is left of it, is known now: as if it had been from the beginning."""
+        self.far.remove(start)
+        for first, last, priority, due, expires in stretches:
+            for piece in segments(first, self.unmoved(first, last)):
+                self.schedule.add((due, *piece, priority, due))
+            if expires:
+                self.expiry.add((expires, first, last, priority, due))
 
     def lane(self, priority: int) -> Lane:
         lane = self.lanes.get(priority)
@@ -112,6 +134,7 @@ class Partition:
         """Make visible what is due; the stretches that were."""
         if now < self.schedule.next_at:
             return []
+        assert now < self.far.next_at, "what is far is loaded before its time comes"
         shown: list[tuple[int, int]] = []
         for entry in self.schedule.take(now):
             shown += self._show(entry)
@@ -171,18 +194,26 @@ class Partition:
     @property
     def next_at(self) -> int:
         """Nothing changes here by itself before this time."""
-        return min(self.schedule.next_at, self.expiry.next_at)
+        return min(self.schedule.next_at, self.expiry.next_at, self.far.next_at)
 
     def scheduled_in(self, low: int, high: int) -> int:
         """How many messages in [low, high) are scheduled, counted anew."""
-        if not self.schedule:
+        if not self.schedule and not self.far:
             return 0
         pieces = (piece for entry in self.schedule.entries() for piece in self.still_due(entry))
-        return sum(max(0, min(stop, high) - max(start, low)) for start, stop in pieces)
+        loaded = sum(max(0, min(stop, high) - max(start, low)) for start, stop in pieces)
+        return loaded + sum(self.unmoved(start, stop).bit_count() for start, stop in self.far.within(low, high))
+
+    def unmoved(self, start: int, stop: int) -> int:
+        """What of [start, stop) keeps the due time that it was published with: not void, not dropped, not moved."""
+        mask = self.alive(start, stop) & ~self.void.mask(start, stop)
+        for offset in self._moved(start, stop):
+            mask &= ~(1 << offset - start)
+        return mask
 
     def reschedule(self, offset: int, priority: int, was: int, due: int) -> None:
         self.due[offset] = due
-        times = self._times.setdefault(offset, {was})
+        times = self._times.setdefault(offset, set() if offset in self.far else {was})
         if due not in times:
             times.add(due)
             self.schedule.add((due, offset, offset + 1, priority, due))
