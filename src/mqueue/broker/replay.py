@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from heapq import merge
+from heapq import heappop, heappush, merge
 from typing import TypeVar
 
 from mqueue.broker.deliver import TopicDesk
@@ -11,8 +11,11 @@ from mqueue.heart.group import Group, Lease
 from mqueue.heart.partition import Partition
 from mqueue.heart.reader import Reader
 from mqueue.heart.runs import Run, segments
+from mqueue.heart.schedule import NEVER
+from mqueue.log.base import Log
 from mqueue.model.errors import NotFound, Refused
 from mqueue.model.times import Instant, instant
+from mqueue.store.ahead import stretches_in
 from mqueue.wire.frame import Frame
 
 M = TypeVar("M")
@@ -131,7 +134,9 @@ def scheduled(desk: TopicDesk, limit: int, kind: Callable[..., M], now: int) -> 
     nobody = Group(desk.topic.id, "", [], (), 0)
     log = desk.engine.store.log
     found: list[M] = []
-    for _, number, offset in merge(*(_pending(partition) for partition in desk.topic.partitions)):
+    partitions = desk.topic.partitions
+    pending = [*map(_pending, partitions), *(_far(log, desk.topic.id, partition) for partition in partitions)]
+    for _, number, offset in merge(*pending):
         frame = log.frame(desk.topic.id, number, offset)
         if frame is not None:
             found.append(looked_at(desk, nobody, frame, offset - frame.base, kind))
@@ -146,3 +151,18 @@ def _pending(partition: Partition) -> Iterator[tuple[int, int, int]]:
         for start, stop in partition.still_due(entry):
             for offset in range(start, stop):
                 yield entry[0], partition.number, offset
+
+
+def _far(log: Log, topic: int, partition: Partition) -> Iterator[tuple[int, int, int]]:
+    """The same of what is not loaded: read only as far as somebody wants to know, and not loaded by that, either."""
+    found: list[tuple[int, int, int]] = []
+    for soonest, start, stop, _ in partition.far.near(NEVER):
+        while found and found[0][0] < soonest:
+            yield heappop(found)
+        there = partition.unmoved(start, stop)
+        for first, last, _, due, _ in stretches_in(log, topic, partition.number, start, stop) if there else ():
+            for piece in segments(first, partition.unmoved(first, last)):
+                for offset in range(*piece):
+                    heappush(found, (due, partition.number, offset))
+    while found:
+        yield heappop(found)

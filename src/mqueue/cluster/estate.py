@@ -43,6 +43,7 @@ from mqueue.cluster.tokens import token_epoch
 from mqueue.cluster.wal.copies import Copies
 from mqueue.cluster.wal.flush import Flush
 from mqueue.cluster.wal.wal import Wal
+from mqueue.heart.far import FAR_MS
 from mqueue.heart.heart import Heart
 from mqueue.log.postgres import catalog, frames
 from mqueue.log.postgres.batch import Arrival
@@ -338,6 +339,7 @@ class Estate:
     async def _load(self, vshard: int, epoch: int) -> Holding:
         begun = time.monotonic()
         log = PostgresLog(self.reader, vshard, self._cache)
+        log.horizon = self.clock.now() + FAR_MS
         holding = Holding(vshard, epoch, log, self._committer.ask, self._epoch_of, self._arriving.take)
         state = await self._errand(recover, log)
         holding.point_seq, holding.point_at = log.point_seq, self.clock.now()

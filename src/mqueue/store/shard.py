@@ -28,6 +28,7 @@ from mqueue.model.names import LEDGER
 from mqueue.model.priority import NORMAL
 from mqueue.model.settings import Settings
 from mqueue.policy.routing import partition_of, virtual_shard
+from mqueue.store.ahead import Ahead
 from mqueue.store.place import Known, place, receipts, recognise
 from mqueue.store.store import Store
 from mqueue.store.tokens import Tokens
@@ -71,7 +72,7 @@ class Catalog(Protocol):
 
 
 class ShardStore(Store):
-    __slots__ = ("abroad", "catalog", "counted", "homes", "owner", "repeated", "shelf")
+    __slots__ = ("abroad", "ahead", "catalog", "counted", "homes", "owner", "repeated", "shelf")
 
     def __init__(
         self,
@@ -89,6 +90,7 @@ class ShardStore(Store):
     ) -> None:
         super().__init__(log, ids=ids, tokens=tokens, jitter=jitter, defaults=defaults, limits=limits, heart=heart)
         self.shelf = log
+        self.ahead = Ahead(self.state, log)
         self.catalog = catalog
         self.owner = owner
         """Whether it delivers. Others only publish, and know of topics no more than that they are there."""
@@ -100,6 +102,10 @@ class ShardStore(Store):
         """Told of messages that were published again, of topics that somebody else delivers."""
         self.counted: dict[int, tuple[int, int]] = {}
         """Of topics, how many idempotency keys are claimed, and when they were counted."""
+
+    def advance(self, now: int) -> None:
+        self.ahead.load(now)
+        super().advance(now)
 
     # Topics
 
@@ -368,9 +374,11 @@ class ShardStore(Store):
                 continue
             partition = topic.partitions[arrival.partition]
             at = max(arrival.at, _newest(partition))
+            self.ahead.load(at)
             stretches = self.shelf.arrive(arrival, at)
             if arrival.base >= partition.next:
                 self.state.append(topic, arrival.partition, stretches, at)
+                self.ahead.watch(topic)
                 yield topic
 
 

@@ -17,9 +17,11 @@ import msgspec
 from mqueue.heart.bulk import Table
 from mqueue.heart.checkpoint import Checkpoint
 from mqueue.heart.dedup import Claim
+from mqueue.heart.far import FAR_MS
 from mqueue.heart.fold import Entry
 from mqueue.heart.marks import BLOCK, Marks
 from mqueue.heart.partition import Stretch
+from mqueue.heart.schedule import NEVER
 from mqueue.heart.state import State
 from mqueue.log.postgres import frames as shelf
 from mqueue.log.postgres import journal
@@ -81,6 +83,8 @@ class PostgresLog:
         """Of the last row of the journal that was handed out to be written."""
         self.point_seq = 0
         """The row that the checkpoint came after which this was loaded from."""
+        self.horizon = NEVER
+        """What is due later than this is not loaded when it is taken over."""
         self._link = link
         self._cache = cache
         self._tapes: dict[tuple[int, int], Tape] = {}
@@ -191,7 +195,7 @@ class PostgresLog:
         def read(topic: int, partition: int, base: int) -> Frame:
             return self._at(topic, partition, place, [place])
 
-        stretches = stretches_of(place, arrival.topic, arrival.partition, arrival.head, read)
+        stretches = stretches_of(place, arrival.topic, arrival.partition, arrival.head, read, at + FAR_MS)
         self.tape(arrival.topic, arrival.partition).add(place)
         if at != arrival.at:
             self.batch.late.append((arrival.topic, arrival.partition, arrival.base, arrival.count, at))
@@ -317,7 +321,7 @@ class PostgresLog:
 
     def load(self) -> Checkpoint | None:
         """The last checkpoint; what lies in the shard is taken stock of."""
-        stock = self._stock = take_stock(self._link, self.vshard)
+        stock = self._stock = take_stock(self._link, self.vshard, self.horizon)
         self._tapes = stock.tapes
         self._kept = stock.kept
         self.seq = stock.seq

@@ -1,6 +1,7 @@
 """What whoever takes over a virtual shard finds there: topics, the last checkpoint, the journal since then, frames.
 
-All of it is read once, and then folded by `mqueue.store.recover`. Of most frames only the head is read.
+All of it is read once, and then folded by `mqueue.store.recover`. Of most frames only the head is read: it tells the
+order of all rows, or that all of them lie far ahead.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from msgspec import Struct
 
 from mqueue.heart.bulk import Table
 from mqueue.heart.checkpoint import TopicPoint
+from mqueue.heart.far import FAR, FAR_MS
 from mqueue.heart.fold import Entry
 from mqueue.heart.partition import Stretch
 from mqueue.log.merge import merged
@@ -27,7 +29,7 @@ from mqueue.model.events import Event, TopicMade
 from mqueue.model.settings import Settings
 from mqueue.wire import journal as as_bytes
 from mqueue.wire.frame import Frame
-from mqueue.wire.head import NUMBERS, head_of
+from mqueue.wire.head import NUMBERS, PRIORITY, head_of
 
 _ENTRIES_AT_ONCE = 2_000
 _SETTINGS = msgspec.msgpack.Decoder(Settings)
@@ -47,6 +49,14 @@ class Stock(Struct):
     heads: dict[tuple[int, int], list[bytes]]
     kept: dict[int, set[tuple[int, int]]]
     """(partition, base) of what is kept below the floors of a topic."""
+    horizon: int
+    """Frames that have nothing due before this time are not loaded now."""
+
+    def newest(self) -> int:
+        """The latest time that anything happened."""
+        folded = (point.at for point in self.points.values())
+        told = (event.at for events in self.events.values() for event in events)
+        return max((*folded, *told, *(tape.at[-1] for tape in self.tapes.values() if tape.at)), default=0)
 
     def stretches(self, topic: int, partition: int, read: Read) -> Table:
         tape, heads = self.tapes.get((topic, partition)), self.heads.get((topic, partition), ())
@@ -54,7 +64,7 @@ class Stock(Struct):
             (*stretch, tape.at[index])
             for index, head in enumerate(heads)
             if tape is not None
-            for stretch in stretches_of(tape.place(index), topic, partition, head, read)
+            for stretch in stretches_of(tape.place(index), topic, partition, head, read, self.horizon)
         ]
         return np.array(rows, np.int64).reshape(-1, 6)
 
@@ -73,7 +83,7 @@ class Stock(Struct):
                     at, partition, index = entry
                     place = self.tapes[topic, partition].place(index)
                     head = self.heads[topic, partition][index]
-                    yield topic, partition, stretches_of(place, topic, partition, head, read), at, []
+                    yield topic, partition, stretches_of(place, topic, partition, head, read, self.horizon), at, []
                 else:
                     yield entry
 
@@ -88,7 +98,9 @@ class Stock(Struct):
         return sorted(found)
 
 
-def take_stock(link: Link, vshard: int) -> Stock:
+def take_stock(link: Link, vshard: int, horizon: int) -> Stock:
+    """`horizon`: what is due later is not loaded now. It is at least so far ahead that time does not get there while
+    what happened is folded."""
     rows = {row.id: row for row in map(catalog.known_as, catalog.topics_of(link, [vshard]))}
     point = journal.last_point(link, vshard)
     seq, saved = (0, []) if point is None else (point[0], msgspec.msgpack.decode(point[1], type=list[bytes]))
@@ -101,9 +113,10 @@ def take_stock(link: Link, vshard: int) -> Stock:
             seq = number
             for event in as_bytes.decode(body):
                 events.setdefault(event.topic, []).append(event)
-    stock = Stock(rows, topics, events, point_seq, seq, {}, {}, {})
+    stock = Stock(rows, topics, events, point_seq, seq, {}, {}, {}, horizon)
     for topic in {*rows, *topics}:
         _take_stock_of(link, topic, stock)
+    stock.horizon = max(horizon, stock.newest() + FAR_MS)
     return stock
 
 
@@ -122,11 +135,16 @@ def _take_stock_of(link: Link, topic: int, stock: Stock) -> None:
         tape.next = max(tape.next, end)
 
 
-def stretches_of(place: Place, topic: int, partition: int, head: bytes, read: Read) -> list[Stretch]:
-    """The order keys of a frame: from its head, if that tells them for all rows."""
+def stretches_of(place: Place, topic: int, partition: int, head: bytes, read: Read, horizon: int) -> list[Stretch]:
+    """The order keys of a frame: from its head, if that tells them for all rows, or that they are beyond the horizon.
+
+    That has to tell the priority, too: a topic has a limit of these, and what is far counts.
+    """
     told = head_of(head)
     if not told.columns & NUMBERS:
         return [(place.base, place.stop, told.priority, told.deliver_at, told.expires_at)]
+    if told.nothing_before > horizon and not told.columns & PRIORITY:
+        return [(place.base, place.stop, told.priority, told.nothing_before, FAR)]
     frame = read(topic, partition, place.base)
     assert frame is not None, "it is on the tape"
     return frame.stretches(0)
