@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from mqueue.broker.aio import AsyncBroker
+from mqueue.model.message import Draft
 from mqueue.testing import ManualClock
 from tests.cluster.alone import VSHARD, Alone, wait_until
 
@@ -91,6 +92,26 @@ def test_days_go_and_what_is_owed_stays(node: Alone) -> None:
         node.clock.advance("4d")
     [found] = node.ask(lambda mouth, owner: owner.receive("t"))
     assert (found.id, found.offset, found.payload) == (later.id, later.offset, b"later")
+
+
+def test_what_is_kept_is_cut_again(node: Alone) -> None:
+    node.ask(lambda mouth, owner: owner.configure("t", retention={"on_ack": True}))
+    publish(node, 0, 100)
+    later = node.ask(lambda m, o: m.publish_many("t", [Draft(b"%d" % row, delay="20d") for row in range(6)]))
+    assert len(taken(node, 100)) == 100
+    for ids in (later[:2], later[2:4], later[5:]):
+        for receipt in ids:
+            node.ask(lambda mouth, owner, id=receipt.id: owner.cancel(id))
+        for _ in range(2):
+            node.clock.advance("1d")
+            depth(node)
+        node.save()
+        wait_until(lambda: node.tidy()[0] == today(node))
+        node.estate._cache._frames.clear()
+    for _ in range(3):
+        assert taken(node, 10) == []
+        node.clock.advance("5d")
+    assert taken(node, 10) == [b"4"]
 
 
 def test_offsets_go_on_though_nothing_is_left(node: Alone) -> None:

@@ -372,6 +372,8 @@ class PostgresLog:
         self._kept[topic] = set(kept)
         for partition, floor in enumerate(floors):
             tape = self._tapes.get((topic, partition))
+            if tape is not None:
+                tape.stored_anew(floor, sorted(base for number, base in kept if number == partition))
             if tape is None or tape.floor == floor:
                 self.trimmed.discard((topic, partition))
 

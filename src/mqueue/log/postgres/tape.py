@@ -104,6 +104,11 @@ class Tape:
         self.bytes = sum(self.sizes)
         self.floor, self.kept = floor, kept
 
+    def stored_anew(self, floor: int, bases: list[int]) -> None:
+        """What lies below a floor is stored in pieces that begin at these offsets; the frames it came from may go."""
+        for index in range(bisect_left(self.bases, floor)):
+            self.origins[index] = bases[bisect_right(bases, self.bases[index]) - 1]
+
     def _columns(self) -> tuple[array[int], ...]:
         return self.bases, self.counts, self.ids, self.at, self.sizes, self.origins
 
