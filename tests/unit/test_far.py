@@ -45,7 +45,8 @@ def to_come(partition: Partition) -> list[tuple[int, int]]:
 def test_it_counts_at_once() -> None:
     one, other = both()
     assert facts(one) == facts(other)
-    assert not other.schedule and not other.expiry
+    assert not other.schedule
+    assert not other.expiry
     assert other.next_at == DAY
     assert [other.scheduled_in(*stretch) for stretch in ((0, 14), (11, 13), (0, 10))] == [4, 2, 0]
 
