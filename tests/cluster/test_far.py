@@ -104,6 +104,18 @@ def test_they_are_loaded_in_time(node: Alone, read: list[int]) -> None:
     assert scheduled(node) == 0
 
 
+def test_what_is_published_when_they_are_due_comes_behind_them(node: Alone) -> None:
+    publish(node, DAY, DAY + 1)
+    node.again()
+
+    async def work(mouth: AsyncBroker, owner: AsyncBroker) -> None:
+        node.clock.advance("2d")
+        await mouth.publish("t", b"0")  # it arrives before anybody has let time pass
+
+    node.ask(work)
+    assert received(node) == [DAY, DAY + 1, 0]
+
+
 def test_a_few_are_loaded_at_a_time(node: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         publish(node, DAY + 100 - number, DAY + 200)

@@ -63,11 +63,14 @@ class Far:
         chosen = chosen[np.argsort(due[chosen], kind="stable")][:most]
         return [(self._due[i], self._starts[i], self._stops[i], self._priority[i]) for i in chosen.tolist()]
 
-    def remove(self, start: int) -> None:
+    def remove(self, start: int) -> int:
+        """Forget the frame that begins there; where it ends."""
         index = bisect_left(self._starts, start)
+        stop = self._stops[index]
         for column in (self._starts, self._stops, self._priority, self._due):
             del column[index]
         self.next_at = int(np.array(self._due, np.int64).min()) if self._due else NEVER
+        return stop
 
 
 NOTHING = Far()

@@ -115,10 +115,14 @@ class Partition:
 
     def load(self, start: int, stretches: Iterable[Stretch]) -> None:
         """What is in a far frame, or what is left of it, is known now: as if it had been from the beginning."""
-        self.far.remove(start)
+        stop = self.far.remove(start)
+        whole = self.unmoved(start, stop) == full(stop - start)
         for first, last, priority, due, expires in stretches:
-            for piece in segments(first, self.unmoved(first, last)):
-                self.schedule.add((due, *piece, priority, due))
+            if whole:  # mostly: no look at each
+                self.schedule.add((due, first, last, priority, due))
+            else:
+                for piece in segments(first, self.unmoved(first, last)):
+                    self.schedule.add((due, *piece, priority, due))
             if expires:
                 self.expiry.add((expires, first, last, priority, due))
 

@@ -70,7 +70,8 @@ def stretches_in(log: Log, topic: int, partition: int, start: int, stop: int) ->
     found: list[Stretch] = []
     for frame in log.frames(topic, partition, start, stop):
         for stamp in range(len(frame.first_rows)):
-            found += cut(frame.stretches(stamp), start, stop)
+            keys = frame.stretches(stamp)
+            found += keys if start <= frame.base and frame.stop <= stop else cut(keys, start, stop)
     return found
 
 
