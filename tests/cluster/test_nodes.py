@@ -11,9 +11,12 @@ from contextlib import suppress
 import pytest
 
 import mqueue
+from mqueue.cluster import estate
 from mqueue.cluster.arriving import Arriving
 from mqueue.cluster.telling import Telling
 from mqueue.config import Cluster, Config, Metrics, Secret
+from mqueue.log.postgres import catalog
+from mqueue.log.postgres.link import Link
 from mqueue.policy.routing import virtual_shard
 from mqueue.testing import PostgresServer
 from mqueue.testing.server import RunningServer
@@ -179,3 +182,20 @@ def test_topics_on_three_servers(node, postgres) -> None:
         with pytest.raises(mqueue.Refused) as told:
             client.publish_many(None, [mqueue.Draft("x", topic=topic) for topic in apart])
         assert told.value.code == "elsewhere"
+
+
+def test_a_topic_that_is_made_while_a_node_looks_at_the_others_stays(node, monkeypatch) -> None:
+    """A look takes long, and topics are made and published to meanwhile."""
+    rows_of = catalog.rows_of
+
+    def slowly(link: Link, topics: list[int]) -> list[catalog.TopicRow]:
+        found = rows_of(link, topics)
+        threading.Event().wait(0.2)
+        return found
+
+    monkeypatch.setattr(catalog, "rows_of", slowly)
+    monkeypatch.setattr(estate, "BEAT_SECONDS", 0.01)
+    with mqueue.Client(node().url, retry=False) as client:
+        for number in range(60):
+            for key in range(5):
+                client.publish(f"made{number}", "x", idempotency_key=f"k{key}")

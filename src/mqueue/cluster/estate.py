@@ -262,9 +262,9 @@ class Estate:
 
     async def _look_at_topics(self) -> None:
         """Other nodes change and delete topics that we publish to."""
-        known = self.mouth.store.state.topics
+        known = dict(self.mouth.store.state.topics)  # others may be made while we ask
         rows = {row.id: row for row in await self._errand(catalog.rows_of, self.reader, list(known))} if known else {}
-        for topic in list(known.values()):
+        for topic in known.values():
             row = rows.get(topic.id)
             if row is None or row.settings != msgspec.msgpack.encode(topic.settings):
                 self.mouth.forget(topic.id)

@@ -159,11 +159,11 @@ class Mouth:
         for promise in promises:
             if not promise.head:
                 promise.seal()
-        settings = {topic.id: topic.settings for topic in list(self.store.state.topics.values())}
+        claiming = {promise.frame.topic for promise in promises if promise.claims}
         windows = {
-            promise.frame.topic: settings[promise.frame.topic].dedup_window_ms
-            for promise in promises
-            if promise.claims and settings[promise.frame.topic].dedup == "window"
+            topic.id: topic.settings.dedup_window_ms
+            for topic in list(self.store.state.topics.values())  # one that was changed meanwhile is not among them
+            if topic.id in claiming and topic.settings.dedup == "window"
         }
         sheets = [self.sheet(promise) for promise in promises]
         meters, begun = self._meters, time.monotonic()
