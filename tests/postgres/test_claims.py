@@ -93,7 +93,10 @@ def test_of_four_that_use_a_key_at_once_one_gets_it(link: Link, links: Callable[
 def test_claims_are_forgotten_one_by_one_or_when_they_are_old(link: Link, topic: int) -> None:
     append(link, [keyed(topic, KEY, OTHER)], NOON_MS)
     append(link, [keyed(topic, THIRD)], NOON_MS + 5)
-    forget(link, topic, [KEY])
+    used = lookup(link, topic, [KEY])[KEY]
+    forget(link, topic, {KEY: used.id + 1, OTHER: used.id})
+    assert set(lookup(link, topic, [KEY, OTHER])) == {KEY, OTHER}, "those are of other messages"
+    forget(link, topic, {KEY: used.id})
     assert set(lookup(link, topic, [KEY, OTHER, THIRD])) == {OTHER, THIRD}
     assert sweep(link, topic, NOON_MS + 5) == 1
     assert sweep(link, topic, NOON_MS + 5) == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -58,8 +58,8 @@ class ShardCatalog:
             for after, used in page.items():
                 yield after, _claim(used)
 
-    def forget(self, topic: int, keys: list[bytes]) -> None:
-        claims.forget(self._link, topic, keys)
+    def forget(self, topic: int, over: Mapping[bytes, Claim]) -> None:
+        claims.forget(self._link, topic, {key: claim.id for key, claim in over.items()})
 
     def appended(self, topic: int, partitions: int) -> list[Arrival]:
         places = [(topic, partition, 0) for partition in range(partitions)]

@@ -6,7 +6,7 @@ promised, and get their offsets when the commit has given them. Idempotency keys
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
@@ -56,8 +56,8 @@ class Catalog(Protocol):
     def claims(self, topic: int, keys: list[bytes]) -> dict[bytes, Claim]:
         """What is known of idempotency keys, by their digests."""
 
-    def forget(self, topic: int, keys: list[bytes]) -> None:
-        """Claims are over: the keys may be used again."""
+    def forget(self, topic: int, over: Mapping[bytes, Claim]) -> None:
+        """Claims are over: the keys may be used again. Newer claims on them stay."""
 
     def claims_count(self, topic: int, most: int) -> int:
         """How many keys are claimed, counted up to so many."""
@@ -228,7 +228,7 @@ class ShardStore(Store):
                 return pending[2]
             claim = stored.get(key)
             if claim is not None and self._is_over(topic, claim, now):
-                self.catalog.forget(topic.id, [key])
+                self.catalog.forget(topic.id, {key: claim})
                 return None
             return claim
 
@@ -246,7 +246,8 @@ class ShardStore(Store):
         if count + more > most or now - counted_at > _COUNT_MS:
             count = self._count_keys(topic, now)
         if count + more > most and topic.settings.dedup == "until_acked" and self.owner:
-            done = [key for key, claim in self.catalog.all_claims(topic.id) if self.heart.done(topic, claim, now)]
+            claims = self.catalog.all_claims(topic.id)
+            done = {key: claim for key, claim in claims if self.heart.done(topic, claim, now)}
             self.catalog.forget(topic.id, done)
             count = self._count_keys(topic, now)
         if count + more > most:

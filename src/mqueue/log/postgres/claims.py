@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from mqueue.log.postgres.arrays import Blobs
+from mqueue.log.postgres.arrays import Blobs, Longs
 from mqueue.log.postgres.link import Link
 
 
@@ -23,17 +23,23 @@ class Used(Struct, frozen=True, gc=False):
 
 
 def lookup(link: Link, topic: int, keys: Sequence[bytes]) -> dict[bytes, Used]:
-    """Those of the keys that were used, whatever the window."""
+    """Those of the keys that were used, whatever the window. None of a topic that is deleted: its claims go later."""
     rows = link.call(
         'select key, id, part, "offset", digest, priority, due, made_at from mqueue.idempotency '
-        "where topic_id = %b and key = any (%b)",
-        (topic, Blobs(keys)),
+        "where topic_id = %b and key = any (%b) "
+        "and (select deleted_at is null from mqueue.topics where topic_id = %b)",
+        (topic, Blobs(keys), topic),
     )
     return {row[0]: Used(*row[1:]) for row in rows}
 
 
-def forget(link: Link, topic: int, keys: Sequence[bytes]) -> None:
-    link.call("delete from mqueue.idempotency where topic_id = %b and key = any (%b)", (topic, Blobs(keys)))
+def forget(link: Link, topic: int, over: Mapping[bytes, int]) -> None:
+    """Forget claims, by their keys, each only if it is still that of this message: somebody may have made a newer."""
+    link.call(
+        "delete from mqueue.idempotency c using unnest(%b, %b) gone (key, id) "
+        "where c.topic_id = %b and c.key = gone.key and c.id = gone.id",
+        (Blobs(over), Longs(over.values()), topic),
+    )
 
 
 def sweep(link: Link, topic: int, before: int, limit: int = 10_000) -> int:
