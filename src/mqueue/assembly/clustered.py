@@ -29,6 +29,7 @@ from mqueue.server.placing.peers import Peers
 from mqueue.server.placing.placing import Placing
 from mqueue.server.placing.poking import Poker
 from mqueue.server.placing.shelf import SharedShelf
+from mqueue.server.security.peers import Limit
 
 _SECRET_BYTES = 32
 
@@ -64,6 +65,10 @@ class Membership:
         self._poker = poker
         self._lookout = lookout
         self._rooms = rooms
+
+    def limited(self, per_second: int, burst: int) -> Limit:
+        """So many calls a second of one address, at all nodes together."""
+        return self._node.rate.paced(per_second, burst)
 
     def let_go(self) -> None:
         """Whoever waits for messages that are delivered here waits no longer."""

@@ -6,7 +6,7 @@ Reads the files that the configuration names. Everything here can be read again 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
@@ -25,7 +25,7 @@ from mqueue.server.security.certificates import (
 )
 from mqueue.server.security.gatekeeper import Rules
 from mqueue.server.security.keys import Keys
-from mqueue.server.security.peers import Proxies, RateLimit, check_bind, is_local
+from mqueue.server.security.peers import Limit, Proxies, RateLimit, check_bind, is_local
 from mqueue.server.security.signing import AlgorithmName, VerifyKey, key_from_secret, keys_from_jwks
 from mqueue.server.security.tls import ServerTls
 from mqueue.server.security.tokens import Verifier
@@ -37,14 +37,20 @@ _FILE_BYTES_MAX = 1 << 20
 _KEY_SET = "the key set for tokens"
 
 
-def rules_of(security: Security, keys: Keys | None, earlier: Rules | None = None) -> Rules:
-    """What counts as a proof. What a rate limit has counted so far goes on to count where the limit stays the same."""
+def rules_of(
+    security: Security,
+    keys: Keys | None,
+    earlier: Rules | None = None,
+    limited: Callable[[int, int], Limit] = RateLimit,
+) -> Rules:
+    """What counts as a proof. What a rate limit has counted so far goes on to count where the limit stays the same.
+    `limited` makes one of calls a second, and so many at once."""
     return Rules(
         tokens=verifier_of(security) if "jwt" in security.auth else None,
         keys=keys,
         clients=security.tls.clients,
         proxies=Proxies(security.trusted_proxies),
-        rate=_rate_of(security, earlier),
+        rate=_rate_of(security, earlier, limited),
         anybody=not security.auth and not security.tls.clients,
     )
 
@@ -137,13 +143,13 @@ def _verify_keys(security: Security) -> Iterator[VerifyKey]:
         yield from keys_from_jwks(_read(jwt.jwks_file, _KEY_SET))
 
 
-def _rate_of(security: Security, earlier: Rules | None) -> RateLimit | None:
+def _rate_of(security: Security, earlier: Rules | None, limited: Callable[[int, int], Limit]) -> Limit | None:
     limit = security.rate_limit
     if limit.per_second is None:
         return None
     if earlier is not None and earlier.rate is not None and earlier.rate.is_same(limit.per_second, limit.burst):
         return earlier.rate
-    return RateLimit(limit.per_second, limit.burst)
+    return limited(limit.per_second, limit.burst)
 
 
 def _bytes(secret: Secret) -> bytes:

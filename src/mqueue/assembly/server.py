@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from importlib.metadata import version
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ from mqueue.server.metrics.requests import Requests
 from mqueue.server.placing.joining import Joining
 from mqueue.server.security.audit import Audit
 from mqueue.server.security.gatekeeper import Gatekeeper
+from mqueue.server.security.peers import Limit, RateLimit
 from mqueue.server.security.tls import ServerTls
 from mqueue.wire.arrow import warm_up
 
@@ -47,6 +49,7 @@ class Serving:
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.config = config
         self._clock = clock or SystemClock()
+        self._limited: Callable[[int, int], Limit] = RateLimit
         self._door = Gatekeeper(rules_of(config.security, None), Audit(write_audit))
         self._material = material_of(config.security)
         self._tls: ServerTls | None = None
@@ -99,6 +102,8 @@ class Serving:
         self._node = await _clustered().join(
             self.config, self._service, self._behind, known, self._administrator, address, self._given_clock
         )
+        self._limited = self._node.limited
+        self._door.rules = rules_of(self.config.security, self._door.rules.keys, limited=self._limited)
 
     @property
     def poison(self) -> str:
@@ -113,7 +118,7 @@ class Serving:
         taken = _merged(self.config, config)
         material = material_of(taken.security)
         if taken.security != self.config.security or material != self._material:
-            rules = rules_of(taken.security, self._door.rules.keys, self._door.rules)
+            rules = rules_of(taken.security, self._door.rules.keys, self._door.rules, self._limited)
             pair = pair_of(taken.security)
             if self._tls is not None and pair is not None:
                 self._tls.reload(pair, self._clock.now())

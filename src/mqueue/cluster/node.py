@@ -6,7 +6,7 @@ Knows no HTTP: where a request belongs is asked here, how it gets there is not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -15,13 +15,14 @@ from mqueue.cluster.estate import Estate
 from mqueue.cluster.founding import Founded, check_place, found
 from mqueue.cluster.number import NodeNumber
 from mqueue.cluster.plan import SESSION_MS, Plan, Seat, Waiting
-from mqueue.cluster.redis.lending import Lender
+from mqueue.cluster.rates import SharedRate
+from mqueue.cluster.redis.lending import Lender, Lending, rate_pots
 from mqueue.cluster.redis.line import Access, Line
 from mqueue.cluster.redis.outpost import COPY_MS, NOTHING, NOWHERE, Outpost
 from mqueue.cluster.redis.wake import Wake
 from mqueue.cluster.shares import SharedQuotas
 from mqueue.log.postgres.link import Link
-from mqueue.model.clock import Clock
+from mqueue.model.clock import Clock, SystemClock
 from mqueue.model.errors import BadSetting, ShardDown
 from mqueue.model.limits import Limits
 from mqueue.model.settings import Settings
@@ -61,6 +62,7 @@ class Node:
             raise BadSetting("a cluster needs the URL of one database at least")
         self.address = address
         self.quotas = SharedQuotas()
+        self.rate = SharedRate()
         self._databases = list(databases)
         self._control = Link(databases[0], "control")
         self._number = NodeNumber(self._control)
@@ -74,7 +76,7 @@ class Node:
         self._copies_ms = copies_ms
         self._waiting = waiting
         self.outpost = NOTHING
-        self.lender: Lender | None = None
+        self._lending: Lending | None = None
         self.estates: list[Estate] = []
 
     def start(self, founded: Founded | None = None) -> None:
@@ -100,17 +102,16 @@ class Node:
                 estate.start(waiting=number in founded.away)
                 self.estates.append(estate)
             self.outpost.start()
-            now = self.estates[0].clock.now
-            self.lender = Lender(self.line, self.quotas, self._number.number, self._nodes, now)
-            self.lender.start()
+            self._lending = Lending(list(self._lenders(self._number.number)))
+            self._lending.start()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Give back what is owned, so that others take over at once."""
-        if self.lender is not None:
-            self.lender.close()
+        if self._lending is not None:
+            self._lending.close()
         estates, self.estates = self.estates, []
         for estate in estates:
             estate.close()
@@ -127,6 +128,12 @@ class Node:
     def answers_early(self) -> bool:
         """Whether a message may have been answered that is in no shard yet."""
         return self._waiting.wal_dir is not None
+
+    def _lenders(self, number: int) -> Iterator[Lender]:
+        """Quotas go by the time of the shards, calls by that of the server that is called."""
+        yield Lender(self.line, self.quotas, number, self._nodes, self.estates[0].clock.now)
+        clock = self._clock or SystemClock()
+        yield Lender(self.line, self.rate.buckets, number, self._nodes, clock.now, rate_pots)
 
     def _nodes(self) -> int:
         return max(estate.nodes for estate in self.estates)

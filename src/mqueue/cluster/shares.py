@@ -24,8 +24,10 @@ KEEP_MS = 5_000
 """So long what was borrowed waits to be spent."""
 _WANT_MS = 2_000
 """So long somebody who was refused is expected to come again."""
-_LENT_MS = 10_000
+LENT_MS = 10_000
 """What was lent counts as out for once to twice this time."""
+WANTS_MAX = 1_000
+"""Of so many buckets it is said at once that they are short; others have their share meanwhile."""
 _NEWCOMER_MS = 3_000
 """By then all nodes know that there is one more."""
 
@@ -58,13 +60,27 @@ class _Want(Struct):
 
 
 class SharedQuotas(Quotas):
-    __slots__ = ("_begun", "_borrowed", "_guard", "_lent", "_level", "_nodes", "_wants", "lends")
+    __slots__ = (
+        "_begun",
+        "_borrowed",
+        "_fill_ms",
+        "_guard",
+        "_keep_ms",
+        "_lent",
+        "_lent_ms",
+        "_level",
+        "_nodes",
+        "_wants",
+        "lends",
+    )
 
     def __init__(self, per_minute: Mapping[str, int] | None = None, default: int | None = None) -> None:
         self._guard = threading.Lock()
         self._nodes = 1
         self._level, self._begun = 1.0, 0
-        """How full a bucket was, of which nothing is written down, and when: as a part of the quota."""
+        """How full a bucket was, of which nothing is written down, and when: as a part of what it holds."""
+        self._fill_ms, self._keep_ms, self._lent_ms = MINUTE_MS, KEEP_MS, LENT_MS
+        """How long it takes to fill one, and how long what was borrowed and lent counts."""
         self._borrowed: dict[str, _Borrowed] = {}
         self._lent: dict[str, _Lent] = {}
         self._wants: dict[str, _Want] = {}
@@ -96,7 +112,7 @@ class SharedQuotas(Quotas):
                 limit = self._limits.get(namespace, self._default)
                 if limit is not None:
                     self._buckets[namespace] = self._refilled(namespace, limit, max(at, now))
-            grown = max(0, now - self._begun) / MINUTE_MS / self._nodes
+            grown = max(0, now - self._begun) / self._fill_ms / self._nodes
             self._level, self._begun = min(1 / self._nodes, self._level + grown), max(now, self._begun)
             self._nodes = nodes
 
@@ -105,7 +121,7 @@ class SharedQuotas(Quotas):
         return self._nodes
 
     def _refilled(self, namespace: str, limit: int, now: int) -> tuple[int, int]:
-        left, at = self._buckets.get(namespace) or (int(limit * TOKEN * self._level), self._begun)
+        left, at = self._buckets.get(namespace) or (int(limit * self._fill_ms * self._level), self._begun)
         later = max(at, now)
         room = self._room(namespace, limit, later)
         if left >= room:
@@ -116,10 +132,10 @@ class SharedQuotas(Quotas):
         return min(room, left + minted), later
 
     def _room(self, namespace: str, limit: int, now: int) -> int:
-        share = limit * TOKEN // self._nodes
+        share = limit * self._fill_ms // self._nodes
         lent, want = self._lent.get(namespace), self._wants.get(namespace)
         if lent is not None:
-            share = max(0, share - lent.out(now // _LENT_MS))
+            share = max(0, share - lent.out(now // self._lent_ms))
         if want is not None and not self.lends:  # nobody can help: a node saves for a call that is above its share
             return max(share, want.largest)
         return share
@@ -132,11 +148,18 @@ class SharedQuotas(Quotas):
         if self._nodes > 1:
             want = self._wants.get(namespace)
             if want is None or at >= want.until:
-                want = self._wants[namespace] = _Want()
+                want = self._want(namespace)
             want.asked += asked
             want.largest = max(want.largest, asked)
             want.until = at + (_WANT_MS if self.lends else 2 * wait_ms + _WANT_MS)
         return min(wait_ms, _WANT_MS // 2) if self.lends else wait_ms
+
+    def _want(self, namespace: str) -> _Want:
+        """It is said from now on that this is short, unless too much is."""
+        want = _Want()
+        if len(self._wants) < WANTS_MAX or namespace in self._wants:
+            self._wants[namespace] = want
+        return want
 
     def wants(self, now: int) -> dict[str, tuple[int, int]]:
         """What this node is short of, in parts of tokens: each time that this is asked, and once, so that the largest
@@ -154,7 +177,7 @@ class SharedQuotas(Quotas):
         left, at = self._refilled(namespace, limit, now)
         if want.asked and want.borrowed:
             want.until = at + _WANT_MS
-        again = min(want.asked, limit * TOKEN) - left
+        again = min(want.asked, limit * self._fill_ms) - left
         want.asked = want.borrowed = 0
         return max(0, again), max(0, want.largest - left)
 
@@ -165,7 +188,7 @@ class SharedQuotas(Quotas):
             if limit is None or parts <= 0:
                 return
             left, at = self._refilled(namespace, limit, now)
-            self._borrowed[namespace] = _Borrowed(at + KEEP_MS)
+            self._borrowed[namespace] = _Borrowed(at + self._keep_ms)
             self._buckets[namespace] = left + parts, at
             if (want := self._wants.get(namespace)) is not None:
                 want.borrowed += parts
@@ -186,12 +209,12 @@ class SharedQuotas(Quotas):
             given = min(parts, left if left < TOKEN else left // 2)
             if given > 0:
                 self._buckets[namespace] = left - given, at
-                self._note(namespace, given, at // _LENT_MS)
+                self._note(namespace, given, at // self._lent_ms)
             return max(0, given)
 
     def _is_hopeless(self, namespace: str, limit: int) -> bool:
         want = self._wants.get(namespace)
-        return want is not None and want.largest > limit * TOKEN // self._nodes
+        return want is not None and want.largest > limit * self._fill_ms // self._nodes
 
     def _note(self, namespace: str, given: int, period: int) -> None:
         lent = self._lent.get(namespace)
@@ -204,4 +227,4 @@ class SharedQuotas(Quotas):
     def _sweep(self, now: int) -> None:
         super()._sweep(now)
         self._borrowed = {name: one for name, one in self._borrowed.items() if now < one.until}
-        self._lent = {name: one for name, one in self._lent.items() if one.out(now // _LENT_MS)}
+        self._lent = {name: one for name, one in self._lent.items() if one.out(now // self._lent_ms)}

@@ -165,7 +165,7 @@ _SECURITY = (
     _key("security.trustedProxies", "security.trusted_proxies", NETWORKS, "MQUEUE_TRUSTED_PROXIES",
          "networks whose `X-Forwarded-For` is believed"),
     _key("security.rateLimit.perSecond", "security.rate_limit.per_second", optional(whole(1, 1_000_000)),
-         "MQUEUE_RATE_LIMIT", "requests a second of one address; none: any number"),
+         "MQUEUE_RATE_LIMIT", "requests a second of one address, at all nodes of a cluster together; none: any number"),
     _key("security.rateLimit.burst", "security.rate_limit.burst", whole(1, 1_000_000), "MQUEUE_RATE_LIMIT_BURST",
          "so many at once after a rest"),
 )  # fmt: skip

@@ -1,7 +1,9 @@
-"""Nodes lend each other what they do not need of their quotas, over Redis, a few times a second.
+"""Nodes lend each other what they do not need of their quotas and rates, over Redis, a few times a second.
 
     <prefix>:wants                  hash: "<node>:<namespace>" -> "<until>:<number>:<parts>", by Redis's clock
     <prefix>:quota:<namespace>      parts of tokens that somebody has lent and nobody has taken yet; gone after seconds
+    <prefix>:rate_wants             the same two for calls, by the addresses that they come from
+    <prefix>:rate:<address>
 
 Who is short says so in `wants`, and takes what he finds in the pool of that namespace; who sees it puts there what he
 can do without, once for each time it was said. What is in a pool was taken out of somebody's bucket before, and what
@@ -15,10 +17,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from zlib import crc32
 
+from msgspec import Struct
 from redis import Redis
 
 from mqueue.cluster.redis.line import Away, Line
@@ -67,13 +70,35 @@ return {taken, others}
 """
 
 
+class Pots(Struct, frozen=True):
+    """Where it is said what is wanted, and where what is lent lies, by the name of the bucket."""
+
+    wants: bytes
+    pool: Callable[[str], bytes]
+
+
+def quota_pots(line: Line) -> Pots:
+    return Pots(line.key("wants"), lambda namespace: line.key("quota", namespace))
+
+
+def rate_pots(line: Line) -> Pots:
+    return Pots(line.key("rate_wants"), lambda address: line.key("rate", address))
+
+
 class Lender:
     """`node` is our number. `nodes` says how many there are, `now` the time that quotas go by."""
 
     def __init__(
-        self, line: Line, quotas: SharedQuotas, node: int, nodes: Callable[[], int], now: Callable[[], int]
+        self,
+        line: Line,
+        quotas: SharedQuotas,
+        node: int,
+        nodes: Callable[[], int],
+        now: Callable[[], int],
+        pots: Callable[[Line], Pots] = quota_pots,
     ) -> None:
         self._line = line
+        self._pots = pots(line)
         self._quotas = quotas
         self._node = node
         self._nodes = nodes
@@ -84,24 +109,10 @@ class Lender:
         self.lent = 0
         """Parts of tokens that were given, and got."""
         self.borrowed = 0
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._live, name="mqueue-redis-quotas", daemon=True)
 
-    def start(self) -> None:
+    def join(self) -> None:
+        """We are one of the nodes from now on."""
         self._quotas.join(self._nodes(), self._now())
-        self._thread.start()
-
-    def close(self) -> None:
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _live(self) -> None:
-        while not self._closing.wait(TICK_SECONDS):
-            try:
-                self.run_once()
-            except Exception:
-                LOGGER.exception("quotas could not be lent")
 
     def run_once(self) -> None:
         quotas, now = self._quotas, self._now()
@@ -117,7 +128,7 @@ class Lender:
 
     def _meet(self, wants: dict[str, tuple[int, int]], now: int) -> list[tuple[int, str, int]]:
         """Say what we are short of and take what there is of it; which others are short of what, and how much."""
-        keys = [self._line.key("wants"), *(self._pool(name) for name in wants)]
+        keys = [self._pots.wants, *map(self._pots.pool, wants)]
         self._meetings += 1
         told = [
             self._node,
@@ -149,12 +160,36 @@ class Lender:
     def _put(self, client: Redis, gifts: list[tuple[str, int]]) -> None:
         with client.pipeline(transaction=True) as pipe:
             for name, parts in gifts:
-                pipe.incrby(self._pool(name), parts)
-                pipe.pexpire(self._pool(name), _POOL_MS)
+                pipe.incrby(self._pots.pool(name), parts)
+                pipe.pexpire(self._pots.pool(name), _POOL_MS)
             pipe.execute()
 
-    def _pool(self, namespace: str) -> bytes:
-        return self._line.key("quota", namespace)
+
+class Lending:
+    """The thread in which all of that is done."""
+
+    def __init__(self, lenders: Sequence[Lender]) -> None:
+        self._lenders = lenders
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._live, name="mqueue-redis-quotas", daemon=True)
+
+    def start(self) -> None:
+        for lender in self._lenders:
+            lender.join()
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _live(self) -> None:
+        while not self._closing.wait(TICK_SECONDS):
+            for lender in self._lenders:
+                try:
+                    lender.run_once()
+                except Exception:
+                    LOGGER.exception("quotas could not be lent")
 
 
 def _split(field: str) -> tuple[int, str]:

@@ -16,7 +16,7 @@ from mqueue.model.errors import QuotaExceeded
 from mqueue.server.security.audit import Audit, Decision, Outcome
 from mqueue.server.security.certificates import principal_of
 from mqueue.server.security.keys import PREFIX, Keys
-from mqueue.server.security.peers import Proxies, RateLimit, group
+from mqueue.server.security.peers import Limit, Proxies, RateLimit, group
 from mqueue.server.security.principal import ANY, Grant, Principal, Rejected
 from mqueue.server.security.tokens import Verifier
 
@@ -36,7 +36,7 @@ class Rules(Struct, frozen=True):
     clients: Mapping[str, Sequence[str]] = MappingProxyType({})
     """Grants by the subject of a client's certificate."""
     proxies: Proxies = Proxies()
-    rate: RateLimit | None = None
+    rate: Limit | None = None
     anybody: bool = False
 
 
@@ -106,7 +106,7 @@ class Gatekeeper:
         """Somebody managed something: always written down."""
         self._audit.record(_decision(principal, what, "changed", peer, now, namespace, topic))
 
-    def _admit(self, rate: RateLimit, peer: str, now: int) -> None:
+    def _admit(self, rate: Limit, peer: str, now: int) -> None:
         try:
             rate.admit(group(peer), now)
         except QuotaExceeded:

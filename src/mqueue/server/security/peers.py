@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Protocol
 
 from mqueue.model.errors import BadSetting, QuotaExceeded
 
@@ -56,6 +57,15 @@ def group(address: str) -> str:
     if isinstance(found, IPv6Address):
         return str(IPv6Network((int(found) >> _V6_GROUP_BITS << _V6_GROUP_BITS, _V6_GROUP_BITS)))
     return address if found is None else str(found)
+
+
+class Limit(Protocol):
+    """How often peers may call. Those who do not share it with others have a `RateLimit`."""
+
+    def admit(self, peer: str, now: int) -> None:
+        """Let a call through or raise QuotaExceeded."""
+
+    def is_same(self, per_second: int, burst: int) -> bool: ...
 
 
 class RateLimit:
