@@ -1,4 +1,4 @@
-"""What an estate has in Redis: copies of frames and of claims that its server has, and a voice to wake other nodes.
+"""What an estate has in Redis: copies of frames that its server has, and a voice to wake other nodes.
 
     <prefix>:frame:<server>:<topic id>:<partition>:<base>    a frame as it was appended
         "MQC1", u32 crc of the rest, u32 topic, u32 partition, i64 base, i64 base id, u32 count, u32 length of the head,
