@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import msgspec
@@ -32,7 +33,7 @@ from mqueue.cluster.holding import Holding
 from mqueue.cluster.meters import Meters
 from mqueue.cluster.mouth import Mouth
 from mqueue.cluster.plan import Plan
-from mqueue.cluster.problems import doubtful
+from mqueue.cluster.problems import AtOwner, doubtful
 from mqueue.cluster.redis.wake import Wake
 from mqueue.cluster.rounds import Rounds
 from mqueue.cluster.survey import Owner
@@ -63,6 +64,9 @@ from mqueue.store.tokens import Tokens
 
 LOGGER = logging.getLogger("mqueue.cluster")
 T = TypeVar("T")
+
+UNTRACED: ContextVar[bool] = ContextVar("untraced", default=False)
+"""Whether who publishes something again is answered though it will not be in its trace."""
 
 BEAT_SECONDS = 1.0
 _NEWS_MS = 15_000
@@ -410,6 +414,7 @@ class Estate:
             homes=self._homes,
         )
         mouth.store.repeated = self._repeated
+        mouth.store.repeats = self._repeats
         mouth.engine = Engine(mouth.store, self.clock, self._plan.quotas, mouth.gate)
         self._telling.topics = mouth.store.state.topics
         return mouth
@@ -434,6 +439,13 @@ class Estate:
             with self.mouth.gate.inside:
                 self.mouth.store.learn(row)
         await self._telling.tell_late(arrivals, topics)
+
+    def _repeats(self, topic: int) -> None:
+        """Who publishes something again is sent to whoever keeps its trace."""
+        vshard = self._homes[topic]
+        owner = self.owners.get(vshard)
+        if owner is not None and owner.address and vshard not in self._tenure.mine and not UNTRACED.get():
+            raise AtOwner(vshard, must=False)
 
     def _repeated(self, topic: int, partition: int, offset: int) -> None:
         """A message was published again: that belongs to its trace, if we keep it."""

@@ -5,6 +5,16 @@ from __future__ import annotations
 from mqueue.log.postgres.problems import Fenced, Moved, NoTopic, Taken
 from mqueue.model.errors import Error, Unavailable
 
+
+class AtOwner(Exception):
+    """Whoever owns a virtual shard has to be asked. `must`: only he can judge; else he keeps the trace, if he can be
+    reached."""
+
+    def __init__(self, vshard: int, *, must: bool) -> None:
+        self.vshard = vshard
+        self.must = must
+
+
 REFUSALS = (Fenced, Moved, NoTopic, Taken)
 """A statement was refused as a whole: nothing of it was done."""
 

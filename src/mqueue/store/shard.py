@@ -72,7 +72,7 @@ class Catalog(Protocol):
 
 
 class ShardStore(Store):
-    __slots__ = ("abroad", "ahead", "catalog", "counted", "homes", "owner", "repeated", "shelf")
+    __slots__ = ("abroad", "ahead", "catalog", "counted", "homes", "owner", "repeated", "repeats", "shelf")
 
     def __init__(
         self,
@@ -100,6 +100,8 @@ class ShardStore(Store):
         """Where topics are known that somebody else delivers."""
         self.repeated: Callable[[int, int, int], None] = _unheard
         """Told of messages that were published again, of topics that somebody else delivers."""
+        self.repeats: Callable[[int], None] = _anybody
+        """Told of topics that something is published to again, before anything is handed in. May raise."""
         self.counted: dict[int, tuple[int, int]] = {}
         """Of topics, how many idempotency keys are claimed, and when they were counted."""
 
@@ -233,6 +235,8 @@ class ShardStore(Store):
             return claim
 
         known = recognise(rows, find)
+        if known.claims:
+            self.repeats(topic.id)
         self._make_room_for_keys(topic, len(keys) - len(known.claims) - len(known.repeats), now)
         return known
 
@@ -385,6 +389,10 @@ class ShardStore(Store):
 
 def _nowhere(namespace: str, name: str) -> Store:
     raise AssertionError("whoever owns a store tells it where others are")
+
+
+def _anybody(topic: int) -> None:
+    """It is published again where it is published."""
 
 
 def _unheard(topic: int, partition: int, offset: int) -> None:

@@ -17,8 +17,9 @@ from mqueue.broker.engine import Engine
 from mqueue.broker.loop import LoopBroker
 from mqueue.broker.remote import Wanted
 from mqueue.broker.twin import twin_of
-from mqueue.cluster.estate import Estate
+from mqueue.cluster.estate import UNTRACED, Estate
 from mqueue.cluster.node import Home, Node
+from mqueue.cluster.problems import AtOwner
 from mqueue.cluster.tokens import vshard_of
 from mqueue.log.postgres import frames
 from mqueue.model.errors import Error, Refused, Unavailable
@@ -146,7 +147,9 @@ class Placing:
 
     # How
 
-    async def _at_owner(self, call: Call, route: Route, vshard: int) -> Answer | Streamed:
+    async def _at_owner(
+        self, call: Call, route: Route, vshard: int, patience: float = _PATIENCE_SECONDS
+    ) -> Answer | Streamed:
         """At whoever delivers from a virtual shard; if that is nobody just now, somebody soon will.
 
         A request that another node forwarded does not wait here: the other one has to look again.
@@ -165,7 +168,7 @@ class Placing:
                 if not _again(problem, route) or FORWARDED in call.headers:
                     raise
                 why = problem
-            until = until or loop.time() + _PATIENCE_SECONDS
+            until = until or loop.time() + patience
             if FORWARDED in call.headers or loop.time() >= until:
                 raise why or Unavailable(f"nobody delivers from virtual shard {vshard} now", code="not_owner")
             await asyncio.sleep(_LOOK_SECONDS)
@@ -207,10 +210,19 @@ class Placing:
             _check_owners(estate.mouth.store, call.namespace, topics)
             return estate.mouth.engine
 
+        async def untraced() -> Engine:
+            UNTRACED.set(True)
+            return await engine()
+
         try:
             return await self._run(call, route, estate, engine)
-        except _AtOwner as only:
-            return await self._at_owner(call, route, only.vshard)
+        except AtOwner as told:
+            try:
+                return await self._at_owner(call, route, told.vshard, _PATIENCE_SECONDS if told.must else 0)
+            except Unavailable as problem:
+                if told.must or problem.applied is not False:
+                    raise
+                return await self._run(call, route, estate, untraced)
         except Unavailable as problem:
             if problem.code != "topic_gone":
                 raise
@@ -305,15 +317,8 @@ async def _dlq_name(store: Store, namespace: str, name: str) -> str | None:
     return None if topic is None else topic.settings.dlq_topic
 
 
-class _AtOwner(Exception):
-    """Only the owner of a virtual shard can judge whether something may be published."""
-
-    def __init__(self, vshard: int) -> None:
-        self.vshard = vshard
-
-
 def _check_owners(store: Store, namespace: str, topics: tuple[str, ...]) -> None:
-    """Raises _AtOwner if a topic has a rule that only its owner can check; new ones are made with the defaults."""
+    """Raises AtOwner if a topic has a rule that only its owner can check; new ones are made with the defaults."""
     owned = {virtual_shard(namespace, topic) for topic in topics if _needs_owner(store, namespace, topic)}
     if len(owned) > 1:
         raise Refused(
@@ -322,7 +327,7 @@ def _check_owners(store: Store, namespace: str, topics: tuple[str, ...]) -> None
             code="elsewhere",
         )
     if owned:
-        raise _AtOwner(owned.pop())
+        raise AtOwner(owned.pop(), must=True)
 
 
 def _needs_owner(store: Store, namespace: str, name: str) -> bool:
