@@ -191,3 +191,20 @@ def test_fences_hold_whatever_isolation_a_database_prefers(postgres: PostgresSer
             late.result()
     link.close()
     later.close()
+
+
+def test_settings_hold_at_all_nodes_from_when_they_are_answered(nodes) -> None:
+    """Whoever publishes at another node goes by them, though it has not heard of them yet."""
+    for topic in TOPICS:
+        for client in nodes:
+            client.publish(topic, "known")
+        nodes[0].configure(topic, default_ttl="1h", partitions=3)
+        receipts = [nodes[number % 2].publish(topic, "x") for number in range(6)]
+        assert {receipt.partition for receipt in receipts} == {0, 1, 2}
+        nodes[1].configure(topic, max_depth=1)
+        for client in nodes:
+            with pytest.raises(mqueue.QueueFull):
+                client.publish(topic, "too much")
+        expiring = [message.expires_at is not None for message in nodes[0].scan(topic, partition=2)]
+        assert expiring
+        assert all(expiring)

@@ -58,6 +58,7 @@ def sheet_of(promise: Promise, vshard: int, map_epoch: int) -> Sheet:
         promise.head,
         promise.body,
         tuple((row, key, claim.digest, claim.priority, claim.at) for row, key, claim in promise.claims),
+        promise.version,
     )
 
 

@@ -28,7 +28,7 @@ from mqueue.log.postgres.appends import Appended, Sheet
 from mqueue.log.postgres.batch import Arrival, Batch, Promise, bind, kindred
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.log import PostgresLog
-from mqueue.log.postgres.problems import NoTopic
+from mqueue.log.postgres.problems import Changed, NoTopic
 from mqueue.model import events as ev
 from mqueue.model.errors import ShardDown
 from mqueue.store.shard import ShardStore
@@ -77,6 +77,7 @@ class Mouth:
         """A topic is gone, or has changed: whoever needs it looks it up again."""
         if topic in self.store.state.topics:
             self.store.state.apply(ev.TopicDropped(0, topic))
+            self.store.versions.pop(topic, None)
 
     def wait(self, promises: list[Promise]) -> Awaitable[None]:
         """Something to await until these have their places."""
@@ -189,7 +190,7 @@ class Mouth:
         if problem is None:
             return
         for promise in promises:
-            if isinstance(problem, NoTopic):
+            if isinstance(problem, NoTopic | Changed):
                 self.forget(promise.frame.topic)
             promise.failed = reason(problem)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqueue.log.postgres.problems import Fenced, Moved, NoTopic, Taken
+from mqueue.log.postgres.problems import Changed, Fenced, Moved, NoTopic, Taken
 from mqueue.model.errors import Error, Unavailable
 
 
@@ -15,7 +15,7 @@ class AtOwner(Exception):
         self.must = must
 
 
-REFUSALS = (Fenced, Moved, NoTopic, Taken)
+REFUSALS = (Changed, Fenced, Moved, NoTopic, Taken)
 """A statement was refused as a whole: nothing of it was done."""
 
 
@@ -27,6 +27,8 @@ def reason(problem: BaseException) -> Error:
         return Unavailable("another node delivers from this topic now; try again", code="not_owner")
     if isinstance(problem, NoTopic):
         return Unavailable("the topic was deleted meanwhile; try again", code="topic_gone")
+    if isinstance(problem, Changed):
+        return Unavailable("the settings of the topic were changed meanwhile; try again", code="topic_changed")
     if isinstance(problem, Taken):
         return Unavailable("an idempotency key is being used by another call; try again", code="key_in_use")
     return Unavailable(f"what was changed could not be written: {problem}", code="not_written", applied=None)

@@ -16,6 +16,7 @@ from mqueue.heart.dedup import Claim, digest
 from mqueue.heart.heart import Heart
 from mqueue.heart.partition import Partition
 from mqueue.heart.topic import Topic
+from mqueue.log.postgres.appends import ANY_VERSION
 from mqueue.log.postgres.batch import Arrival, Promise
 from mqueue.log.postgres.catalog import TopicRow
 from mqueue.log.postgres.log import PostgresLog
@@ -72,7 +73,7 @@ class Catalog(Protocol):
 
 
 class ShardStore(Store):
-    __slots__ = ("abroad", "ahead", "catalog", "counted", "homes", "owner", "repeated", "repeats", "shelf")
+    __slots__ = ("abroad", "ahead", "catalog", "counted", "homes", "owner", "repeated", "repeats", "shelf", "versions")
 
     def __init__(
         self,
@@ -100,6 +101,8 @@ class ShardStore(Store):
         """Where topics are known that somebody else delivers."""
         self.repeated: Callable[[int, int, int], None] = _unheard
         """Told of messages that were published again, of topics that somebody else delivers."""
+        self.versions: dict[int, int] = {}
+        """Of topics that somebody else delivers, which of their settings are known here."""
         self.repeats: Callable[[int], None] = _anybody
         """Told of topics that something is published to again, before anything is handed in. May raise."""
         self.counted: dict[int, tuple[int, int]] = {}
@@ -173,6 +176,8 @@ class ShardStore(Store):
         if row.id not in self.state.topics:
             self.homes[row.id] = row.vshard
             settings = _SETTINGS.decode(row.first_settings if self.owner else row.settings)
+            if not self.owner:
+                self.versions[row.id] = row.version
             self.state.apply(ev.TopicMade(row.made_at, row.id, row.namespace, row.name, settings))
             if self.owner:
                 for _ in self.take_in(self.catalog.appended(row.id, settings.partitions)):
@@ -284,7 +289,14 @@ class ShardStore(Store):
 
     def _promise(self, frames: list[Frame], now: int) -> list[Promise]:
         ids = [self.ids.take(frame.count, now) for frame in frames]  # may refuse: before anything is handed in
-        return [self.shelf.promise(frame, id, now) for frame, id in zip(frames, ids, strict=True)]
+        promises = [self.shelf.promise(frame, id, now) for frame, id in zip(frames, ids, strict=True)]
+        for promise in promises:
+            self._date(promise)
+        return promises
+
+    def _date(self, promise: Promise) -> None:
+        """It is not to be stored if the topic has other settings by then."""
+        promise.version = self.versions.get(promise.frame.topic, ANY_VERSION)
 
     def _stage(self, topic: Topic, frames: list[Frame], now: int) -> None:
         """Nobody else appends to what is staged: so its offsets are known, and the commit gives the same."""
@@ -320,6 +332,8 @@ class ShardStore(Store):
         number = self._turn_of(topic) if key is None else partition_of(key, partitions)
         id = self.ids.take(1, now)
         promise = self.shelf.single(topic.id, number, payload, extras, id, now)
+        if promise.frame.count == 1:
+            self._date(promise)
         receipt = Receipt(id, topic.name, number, -1, False, self.log.durability)
         promise.receipts.append((promise.frame.count - 1, receipt))
         self._see(topic, extras.get("priority", NORMAL) if extras else NORMAL)

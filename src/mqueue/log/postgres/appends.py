@@ -15,6 +15,8 @@ from mqueue.log.postgres.arrays import Blobs, Longs
 from mqueue.log.postgres.days import dated
 from mqueue.log.postgres.link import Link
 
+ANY_VERSION = -1
+
 
 class Sheet(Struct, frozen=True, gc=False):
     """A frame to be appended: packed, without its place and time."""
@@ -30,6 +32,8 @@ class Sheet(Struct, frozen=True, gc=False):
     body: bytes
     keys: tuple[tuple[int, bytes, bytes, int, int], ...] = ()
     """Idempotency keys to be claimed: (row, digest of the key, digest of the payload, priority, due)."""
+    version: int = ANY_VERSION
+    """Of the topic that it was made for."""
 
 
 class Appended(Struct, frozen=True, gc=False):
@@ -55,7 +59,7 @@ def append(
     """Append them all, or none. None: this stretch of the log (its uuid, from, to) was flushed before.
 
     `now`: None for the server's clock. `once`: leave out what is there already. `windows`: of a topic, for how many
-    milliseconds a claim on a key holds; for ever if it is not named. Raises Moved, NoTopic, Taken, Flushed.
+    milliseconds a claim on a key holds; for ever if it is not named. Raises Moved, NoTopic, Changed, Taken, Flushed.
     """
     if not sheets and wal is None:
         return []
@@ -74,7 +78,7 @@ def sheet_params(sheets: Sequence[Sheet], windows: Mapping[int, int] | None) -> 
     numbers, blobs, keys, digests = Longs(), Blobs(), Longs(), Blobs()
     for number, index in enumerate(order, 1):
         one = sheets[index]
-        numbers += (one.vshard, one.map_epoch, one.topic, one.partition, one.count, one.base_id, one.size)
+        numbers += (one.vshard, one.map_epoch, one.topic, one.partition, one.count, one.base_id, one.size, one.version)
         blobs += (one.head, one.body)
         for row, key, digest, priority, due in one.keys:
             keys += (number, row, priority, due)

@@ -13,6 +13,7 @@ from msgspec.structs import force_setattr
 
 from mqueue.heart.dedup import Claim
 from mqueue.heart.marks import BLOCK
+from mqueue.log.postgres.appends import ANY_VERSION
 from mqueue.log.told import claims_of
 from mqueue.model import events as ev
 from mqueue.model.errors import Error
@@ -58,6 +59,8 @@ class Promise(Struct):
     """The place that it has to get: nobody else appends there."""
     landed: bool = False
     failed: Error | None = None
+    version: int = ANY_VERSION
+    """Of the topic that it was made for."""
     kin: list[Promise] = []
     """Those that are stored with it or not at all; empty: it is alone."""
 

@@ -22,9 +22,11 @@ class TopicRow(Struct, frozen=True):
     first_settings: bytes
     made_at: int
     hidden: bool
+    version: int = 1
+    """Rises whenever its settings change."""
 
 
-_COLUMNS = "t.topic_id, t.namespace, t.name, t.vshard, t.settings, t.first_settings, t.made_at, t.hidden"
+_COLUMNS = "t.topic_id, t.namespace, t.name, t.vshard, t.settings, t.first_settings, t.made_at, t.hidden, t.version"
 
 
 def make_topic(

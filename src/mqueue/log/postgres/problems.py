@@ -34,6 +34,10 @@ class NoTopic(Exception):
     """The topic is not there any more."""
 
 
+class Changed(Exception):
+    """The topic has other settings by now than those that something was made for."""
+
+
 class NoDay(Exception):
     """There is no table for a day yet."""
 
@@ -60,6 +64,7 @@ _ANSWERS: dict[str, type[Exception]] = {
     "MQ003": Fenced,
     "MQ004": Taken,
     "MQ005": NoTopic,
+    "MQ006": Changed,
     "MQ007": Outrun,
     "21000": Taken,  # the same key twice in one call
 }

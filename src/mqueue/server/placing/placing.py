@@ -49,6 +49,9 @@ _WATCH_SECONDS = 0.5
 """So often whoever waits for another node's answer looks whether that still delivers."""
 _EARLY_MS = 60_000
 """So long an id may have been answered that is nowhere, where nodes have logs."""
+_CHANGED = ("topic_gone", "topic_changed")
+_CHANGES_MAX = 5
+"""So often something is published anew whose topic was changed meanwhile."""
 _LANES_MAX = 64
 """Who has published more priorities than this to a topic asks its owner, who knows how many are alive."""
 
@@ -197,6 +200,7 @@ class Placing:
         return await self._run(call, route, home.estate, engine)
 
     async def _publish(self, call: Call, route: Route, subject: About) -> Answer | Streamed:
+        """Again, if a topic was changed or deleted meanwhile: nothing was stored, and it is to be as it is now."""
         topics = subject.topics or ("",)
         homes = [self._node.home(virtual_shard(call.namespace, topic)) for topic in topics]
         estate = homes[0].estate
@@ -205,7 +209,17 @@ class Placing:
                 f"{len(topics)} topics that live on several servers cannot be published to in one call",
                 code="elsewhere",
             )
+        for left in reversed(range(_CHANGES_MAX)):
+            try:
+                return await self._publish_once(call, route, estate, topics)
+            except Unavailable as problem:
+                if problem.code not in _CHANGED or problem.applied is not False or not left:
+                    raise
+        raise AssertionError("the last try was answered, or raised")
 
+    async def _publish_once(
+        self, call: Call, route: Route, estate: Estate, topics: tuple[str, ...]
+    ) -> Answer | Streamed:
         async def engine() -> Engine:
             _check_owners(estate.mouth.store, call.namespace, topics)
             return estate.mouth.engine
@@ -223,10 +237,6 @@ class Placing:
                 if told.must or problem.applied is not False:
                     raise
                 return await self._run(call, route, estate, untraced)
-        except Unavailable as problem:
-            if problem.code != "topic_gone":
-                raise
-            return await self._run(call, route, estate, engine)  # it is made anew
 
     async def _run(
         self, call: Call, route: Route, estate: Estate, engine: Callable[[], Coroutine[Any, Any, Engine]]
