@@ -37,6 +37,8 @@ class Backend(Struct, frozen=True):
     open: Callable[..., Any]
     embedded: bool
     """Whether the broker itself lives in the process that calls it."""
+    nodes: int = 1
+    """How many share the work, and so what is counted by time."""
 
 
 def _memory(clock: ManualClock, folder: Path, **settings: Any) -> mqueue.Broker:
@@ -140,7 +142,7 @@ if unknown := set(_ASKED) - {"clusters", *CLUSTERS}:
     raise ValueError(f"MQUEUE_BACKENDS names {', '.join(unknown)}; there are clusters: {', '.join(CLUSTERS)}")
 for _name, _shape in CLUSTERS.items():
     if _name in _ASKED or "clusters" in _ASKED:
-        BACKENDS[_name] = Backend(_shape.open, embedded=False)
+        BACKENDS[_name] = Backend(_shape.open, embedded=False, nodes=_shape.nodes + _shape.idle)
 
 
 @pytest.fixture(params=BACKENDS)
@@ -153,6 +155,13 @@ def embedded(backend) -> None:
     """For what only a broker in this very process can do."""
     if not backend.embedded:
         pytest.skip("the broker lives in another process")
+
+
+@pytest.fixture
+def whole_quotas(backend) -> None:
+    """For what only one server can be exact about. Of several each has a share; tests/cluster tests what they lend."""
+    if backend.nodes > 1:
+        pytest.skip("nodes share the quotas of namespaces")
 
 
 @pytest.fixture

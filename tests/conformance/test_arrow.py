@@ -223,6 +223,7 @@ def test_a_conflict_in_a_table_stores_nothing(q) -> None:
     assert log(q, "t") == [b"x"]
 
 
+@pytest.mark.usefixtures("whole_quotas")
 def test_quota_depth_and_delay_hold_for_tables(make) -> None:
     q = make(quotas={"default": 5})
     two = pa.table({"payload": [b"1", b"2"]})

@@ -142,16 +142,16 @@ def test_a_refused_call_makes_no_topic(q) -> None:
 
 
 def test_topics_of_a_namespace(make) -> None:
-    q = make(limits=Limits(topics_max=2))
+    q, b, c = make(limits=Limits(topics_max=2)), beside("a", "b"), beside("a", "c")
     q.publish("a", b"x")
-    q.receive("b")
-    for call in (lambda: q.publish("c", b"x"), lambda: q.receive("c"), lambda: q.configure("c")):
+    q.receive(b)
+    for call in (lambda: q.publish(c, b"x"), lambda: q.receive(c), lambda: q.configure(c)):
         with refused(mqueue.QueueFull, "topics_full"):
             call()
-    q.namespace("other").publish("c", b"x")
-    assert q.topics() == ["a", "b"]
-    q.delete_topic("b")
-    q.publish("c", b"x")
+    q.namespace("other").publish(c, b"x")
+    assert q.topics() == ["a", b]
+    q.delete_topic(b)
+    q.publish(c, b"x")
 
 
 def test_groups_of_a_topic(make) -> None:
@@ -201,6 +201,7 @@ def test_mode_of_a_receive(q) -> None:
         q.receive("t", mode="exactly_once")
 
 
+@pytest.mark.usefixtures("whole_quotas")
 def test_quota(make, clock) -> None:
     q = make(quotas={"default": 60})
     q.publish_many("t", [b"x"] * 60)
@@ -215,6 +216,7 @@ def test_quota(make, clock) -> None:
     assert len(log(q, "t")) == 61
 
 
+@pytest.mark.usefixtures("whole_quotas")
 def test_the_bucket_does_not_overflow(make, clock) -> None:
     q = make(quotas={"default": 3})
     clock.advance("1h")
@@ -223,6 +225,7 @@ def test_the_bucket_does_not_overflow(make, clock) -> None:
         q.publish("t", b"x")
 
 
+@pytest.mark.usefixtures("whole_quotas")
 def test_a_call_larger_than_the_quota_never_fits(make) -> None:
     q = make(quotas={"default": 3})
     with refused(mqueue.QuotaExceeded, "quota_too_small") as caught:
@@ -231,6 +234,7 @@ def test_a_call_larger_than_the_quota_never_fits(make) -> None:
     q.publish_many("t", [b"x"] * 3)
 
 
+@pytest.mark.usefixtures("whole_quotas")
 def test_a_quota_is_its_namespaces_own(make) -> None:
     q = make(quotas={"small": 1})
     q.namespace("small").publish("t", b"x")
@@ -247,6 +251,7 @@ def test_a_quota_of_nothing(make) -> None:
     assert q.receive("t") == []
 
 
+@pytest.mark.usefixtures("whole_quotas")
 def test_a_refused_call_costs_nothing(make) -> None:
     q = make(quotas={"default": 1})
     with refused(mqueue.TooLarge):

@@ -8,25 +8,26 @@ import pyarrow as pa
 import pytest
 
 import mqueue
-from tests.conformance.steps import Background, log, payloads, receive_one, refused, take
+from tests.conformance.steps import Background, beside, log, payloads, receive_one, refused, take
 
 ID = "spark/app-7:batch 12"
+U = beside("t", "u")
 
 
 def test_nothing_shows_before_the_commit_and_everything_after(q) -> None:
     q.publish("t", b"0")
     assert q.stage(ID, "t", [b"1", b"2"], part="0") == mqueue.StagedPart(ID, "0", 2)
     q.stage(ID, "t", [b"3"], part="1")
-    q.stage(ID, "u", [b"4"], part="2")
+    q.stage(ID, U, [b"4"], part="2")
     assert q.topics() == ["t"]
     assert (q.stats("t").published, q.stats("t").depth) == (1, 1)
     assert payloads(q.peek("t")) == log(q, "t") == [b"0"]
     assert (q.metrics()["topics"], q.metrics()["published"]) == (1, 1)
     done = q.commit(ID)
-    assert (done.id, done.state, done.parts, done.messages, done.topics) == (ID, "committed", 3, 4, ("t", "u"))
-    assert q.topics() == ["t", "u"]
+    assert (done.id, done.state, done.parts, done.messages, done.topics) == (ID, "committed", 3, 4, ("t", U))
+    assert q.topics() == ["t", U]
     assert take(q, "t") == [b"0", b"1", b"2", b"3"]
-    assert take(q, "u") == [b"4"]
+    assert take(q, U) == [b"4"]
     assert q.metrics()["published"] == 5
 
 
@@ -42,16 +43,16 @@ def test_a_commit_happens_once(q, clock) -> None:
 def test_a_part_that_is_staged_again_takes_the_place_of_the_first(q) -> None:
     q.stage(ID, "t", [b"old", b"older"], part="0")
     q.stage(ID, "t", [b"b"], part="1")
-    q.stage(ID, "u", [b"new"], part="0")
+    q.stage(ID, U, [b"new"], part="0")
     found = q.transaction(ID)
-    assert (found.state, found.parts, found.messages, found.topics) == ("staged", 2, 2, ("t", "u"))
+    assert (found.state, found.parts, found.messages, found.topics) == ("staged", 2, 2, ("t", U))
     q.commit(ID)
-    assert (log(q, "t"), log(q, "u")) == ([b"b"], [b"new"])
+    assert (log(q, "t"), log(q, U)) == ([b"b"], [b"new"])
 
 
 def test_a_commit_may_name_its_parts_and_the_others_never_show(q) -> None:
     q.stage(ID, "t", [b"1", b"2"], part="0.7")
-    q.stage(ID, "u", [b"x", b"y", b"z"], part="1.8")
+    q.stage(ID, U, [b"x", b"y", b"z"], part="1.8")
     q.stage(ID, "t", [b"3"], part="1.9")
     q.stage(ID, "t", [b"4"], part="")
     done = q.commit(ID, ["1.9", "", "0.7", "1.9"])
@@ -243,10 +244,10 @@ def test_a_large_transaction_is_whole_and_in_order(q, keyed) -> None:
     for number, part in enumerate(bodies):
         messages = [mqueue.Draft(body, key="k") for body in part] if keyed else part
         q.stage(ID, "t", messages, part=str(number))
-    q.stage(ID, "u", [b"last"], part="last")
+    q.stage(ID, U, [b"last"], part="last")
     assert q.commit(ID).messages == 45_001
     assert log(q, "t") == [body for part in bodies for body in part]
-    assert log(q, "u") == [b"last"]
+    assert log(q, U) == [b"last"]
     assert q.commit(ID).state == "committed"
     assert q.stats("t").published == 45_000
 
@@ -320,7 +321,7 @@ def test_max_depth_counts_when_it_is_committed(q) -> None:
     q.configure("t", max_depth=3)
     q.publish_many("t", [b"1", b"2"])
     q.stage(ID, "t", [b"3", b"4"])
-    q.stage(ID, "u", [b"5"], part="u")
+    q.stage(ID, U, [b"5"], part="u")
     with refused(mqueue.QueueFull):
         q.commit(ID)
     assert (log(q, "t"), q.topics(), q.transaction(ID).state) == ([b"1", b"2"], ["t"], "staged")
@@ -337,6 +338,7 @@ def test_the_oldest_go_where_the_topic_says_so(q) -> None:
     assert take(q, "t") == [b"2", b"3", b"4"]
 
 
+@pytest.mark.usefixtures("whole_quotas")
 def test_the_quota_counts_when_it_is_staged(make) -> None:
     q = make(quotas={"default": 3})
     q.stage(ID, "t", [b"1", b"2"])
@@ -371,7 +373,7 @@ def test_bad_calls_are_refused_and_change_nothing(q) -> None:
     with refused(mqueue.Refused, "empty"):
         q.stage(ID, "t", [])
     with refused(mqueue.Refused):
-        q.stage(ID, "t", [mqueue.Draft(b"1", topic="u")])
+        q.stage(ID, "t", [mqueue.Draft(b"1", topic=U)])
     with refused(mqueue.TooLarge):
         q.stage(ID, "t", [b"1"] * 10_001)
     with refused(mqueue.BadFrame):
@@ -471,10 +473,10 @@ def test_a_first_part_that_is_too_large_is_refused(make) -> None:
 
 def test_a_transaction_goes_to_a_hundred_topics_at_most(q) -> None:
     for number in range(100):
-        q.stage(ID, f"t{number}", [b"x"], part=str(number))
+        q.stage(ID, beside("t", f"t{number}"), [b"x"], part=str(number))
     with refused(mqueue.Refused, "too_many_topics"):
-        q.stage(ID, "more", [b"x"], part="more")
-    q.stage(ID, "t7", [b"y"], part="more")
+        q.stage(ID, beside("t", "more"), [b"x"], part="more")
+    q.stage(ID, beside("t", "t7"), [b"y"], part="more")
     assert len(q.commit(ID).topics) == 100
 
 
