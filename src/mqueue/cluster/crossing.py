@@ -7,6 +7,7 @@ it cheap: a wake-up costs as much as the rest of a small request.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -14,6 +15,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+LOGGER = logging.getLogger("mqueue.cluster")
+_UNDOING: set[asyncio.Future[None]] = set()
+"""Held until they are done."""
+Undo = Callable[[T], Coroutine[Any, Any, None]]
 
 
 class Mailbox:
@@ -46,15 +51,16 @@ class Crossing:
         self._homes: dict[asyncio.AbstractEventLoop, Mailbox] = {}
         """Loops that something was sent from."""
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something in the loop. Who is cancelled meanwhile cancels it."""
+    async def run(self, work: Coroutine[Any, Any, T], undo: Undo[T] | None = None) -> T:
+        """Do something in the loop. Who is cancelled meanwhile cancels it; if it has come to its end all the same,
+        `undo` gets there what it gave."""
         here = asyncio.get_running_loop()
         if here is self._loop:
             return await work
         home = self._homes.get(here)
         if home is None:
             home = self._homes[here] = Mailbox(here)
-        trip = _Trip(work, here.create_future(), home)
+        trip = _Trip(work, here.create_future(), home, undo)
         try:
             self._there.put(trip.begin)
         except RuntimeError:
@@ -71,12 +77,16 @@ class Crossing:
 class _Trip:
     """Some work on its way."""
 
-    __slots__ = ("_home", "_task", "_work", "outcome")
+    __slots__ = ("_home", "_left", "_task", "_undo", "_work", "outcome")
 
-    def __init__(self, work: Coroutine[Any, Any, Any], outcome: asyncio.Future[Any], home: Mailbox) -> None:
+    def __init__(
+        self, work: Coroutine[Any, Any, Any], outcome: asyncio.Future[Any], home: Mailbox, undo: Undo[Any] | None
+    ) -> None:
         self._work = work
         self.outcome = outcome
         self._home = home
+        self._undo = undo
+        self._left = False
         self._task: asyncio.Future[Any] | None = None
 
     def begin(self) -> None:
@@ -85,11 +95,29 @@ class _Trip:
 
     def cancel(self) -> None:
         assert self._task is not None, "it was begun before"
-        self._task.cancel()
+        self._left = True
+        if not self._task.cancel():
+            self._take_back(self._task)
+
+    def _take_back(self, task: asyncio.Future[Any]) -> None:
+        """What was done for somebody who has left."""
+        undo, self._undo = self._undo, None
+        if undo is not None and not task.cancelled() and task.exception() is None:
+            undoing = asyncio.ensure_future(undo(task.result()))
+            _UNDOING.add(undoing)
+            undoing.add_done_callback(_undone)
 
     def _end(self, task: asyncio.Future[Any]) -> None:
+        if self._left:
+            self._take_back(task)
         with suppress(RuntimeError):  # nobody is at home any more
             self._home.put(partial(_settle, self.outcome, task))
+
+
+def _undone(undoing: asyncio.Future[None]) -> None:
+    _UNDOING.discard(undoing)
+    if not undoing.cancelled() and (error := undoing.exception()) is not None:
+        LOGGER.warning("what was done for somebody who left could not be undone: %s", error)
 
 
 def _settle(outcome: asyncio.Future[Any], task: asyncio.Future[Any]) -> None:

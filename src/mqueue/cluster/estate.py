@@ -28,7 +28,7 @@ from mqueue.cluster.breaker import Breaker
 from mqueue.cluster.buffer import Buffer
 from mqueue.cluster.catalog import ShardCatalog
 from mqueue.cluster.committer import Committer
-from mqueue.cluster.crossing import Crossing
+from mqueue.cluster.crossing import Crossing, Undo
 from mqueue.cluster.holding import Holding
 from mqueue.cluster.meters import Meters
 from mqueue.cluster.mouth import Mouth
@@ -141,9 +141,10 @@ class Estate:
         finally:
             self._stop_thread()
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something in the loop of this estate. Who is cancelled meanwhile cancels it."""
-        return await self._crossing.run(work)
+    async def run(self, work: Coroutine[Any, Any, T], undo: Undo[T] | None = None) -> T:
+        """Do something in the loop of this estate. Who is cancelled meanwhile cancels it; if it was too late for that,
+        `undo` gets what it gave."""
+        return await self._crossing.run(work, undo)
 
     @property
     def takes(self) -> bool:

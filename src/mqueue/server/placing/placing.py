@@ -179,17 +179,21 @@ class Placing:
     async def _forward(self, call: Call, route: Route, home: Home) -> Answer | Streamed:
         """Given up when another node delivers meanwhile: whoever was asked stands still, or is gone."""
         asked = asyncio.ensure_future(self._forwards.forward(call, route, home.address))
+        taken = False
         try:
             while not (await asyncio.wait([asked], timeout=_WATCH_SECONDS))[0]:
                 if self._node.home(home.vshard).address not in ("", home.address):
                     raise Unavailable(
                         f"{home.address} did not answer before another node delivered", code="not_owner", applied=None
                     )
+            taken = True
             return asked.result()
         finally:
-            if not asked.done():
+            if not taken:
                 asked.cancel()
                 await asyncio.wait([asked])
+                if not asked.cancelled() and asked.exception() is None:
+                    await asyncio.shield(_given_back(asked.result()))
 
     async def _here(self, call: Call, route: Route, home: Home) -> Answer | Streamed:
         async def engine() -> Engine:
@@ -250,7 +254,7 @@ class Placing:
             inside = replace(call, service=service, gone=gone, home=view)
             return await route.handler(inside)
 
-        return _bridged(await estate.run(work()), estate)
+        return _bridged(await estate.run(work(), _given_back), estate)
 
     async def _service(self, estate: Estate) -> Service:
         service = self._services.get(estate.name)
@@ -265,10 +269,10 @@ class Placing:
             return await self._at_owner(call, route, vshards.pop() if vshards else 0)
 
         async def ask(one: Call, topic: str) -> Answer | Streamed:
-            return await self._at_owner(one, route, virtual_shard(call.namespace, topic))
+            return await self._at_owner(one, route, virtual_shard(call.namespace, topic), patience=0)
 
         self._turn += 1
-        return await several.receive(call, ask, self._turn)
+        return await several.receive(call, ask, self._turn, _PATIENCE_SECONDS)
 
     async def _here_alone(self, call: Call, route: Route) -> Answer | Streamed:
         """What every node answers for itself. Keys and quotas are all nodes': the others are told to look. A node that
@@ -384,6 +388,14 @@ def _bridged(answer: Answer | Streamed, estate: Estate) -> Answer | Streamed:
         await estate.run(give_back())
 
     return replace(answer, give_back=elsewhere)
+
+
+async def _given_back(answer: Answer | Streamed) -> None:
+    """Nobody waits for an answer any more."""
+    if isinstance(answer, Streamed):
+        await answer.pieces.aclose()
+    elif answer.give_back is not None:
+        await answer.give_back()
 
 
 async def _pieces(pieces: AsyncGenerator[bytes, None], estate: Estate) -> AsyncGenerator[bytes, None]:

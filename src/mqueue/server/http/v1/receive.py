@@ -15,6 +15,7 @@ from mqueue.broker.loop import LoopBroker
 from mqueue.broker.shown import messages_out, stretches, table_out
 from mqueue.broker.tables import SCHEMA
 from mqueue.model.errors import Refused
+from mqueue.model.names import check_name
 from mqueue.model.times import rfc3339
 from mqueue.server.http.answer import ARROW, Answer, Headers, as_json
 from mqueue.server.http.call import Call
@@ -41,15 +42,21 @@ async def receive(call: Call) -> Answer:
 
 async def receive_anywhere(call: Call) -> Answer:
     """From several topics, a lease for each that has something."""
+    wanted = _wanted(call, *asked_anywhere(call))
+    handed = await _take(call, remote.receive, wanted)
+    return for_taker(call, as_json(LeasesOut([lease_out(lease) for lease in handed or ()])), handed or ())
+
+
+def asked_anywhere(call: Call) -> tuple[tuple[str, ...], ReceiveTopicsIn]:
+    """The topics that are named, each once, and what is asked of them. Raises what is wrong with any of it."""
     asked = call.parsed(_RECEIVE_TOPICS)
     if not asked.topics:
         raise Refused("no topic is named", code="no_topic")
-    wanted = _wanted(call, tuple(dict.fromkeys(asked.topics)), asked)
-    remote.check(wanted)
-    for topic in wanted.topics:
-        call.demand("receive", call.namespace, topic)
-    handed = await _take(call, remote.receive, wanted)
-    return for_taker(call, as_json(LeasesOut([lease_out(lease) for lease in handed or ()])), handed or ())
+    topics = tuple(dict.fromkeys(asked.topics))
+    remote.check(_wanted(call, topics, asked))
+    for topic in topics:
+        call.demand("receive", call.namespace, check_name(topic, "topic"))
+    return topics, asked
 
 
 async def _receive_table(call: Call, wanted: remote.Wanted) -> Answer:
