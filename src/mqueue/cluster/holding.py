@@ -127,11 +127,14 @@ class Holding:
                 future.set_result(None)
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
-        """Frames are there: those who wait for their topics should look."""
+        """Frames are there: those who wait for their topics should look. If they are more than their
+        topic may hold the oldest go: what was on its way when they were let in could not go then."""
         if not arrivals:
             return
-        with self.gate:
+        with self.gate.inside:
             for topic in self.store.take_in(arrivals):
+                if topic.settings.max_depth is not None and self.lost is None and not self.leaving:
+                    self.store.shed(topic, 0, self.engine.clock.now())
                 self.engine.wake(topic)
         if self.log.batch:
             self._ask(self)

@@ -171,6 +171,11 @@ class ShardStore(Store):
         self.judge(topic)
         super().check_room(topic, count)
 
+    def promised(self, topic: Topic) -> int:
+        batches = (self.shelf.batch, *self.shelf.flying)
+        promises = (promise for batch in batches for promise in batch.promises)
+        return sum(promise.frame.count for promise in promises if promise.frame.topic == topic.id)
+
     def learn(self, row: TopicRow) -> Topic:
         """Somebody made a topic. Who delivers it takes in what was published there meanwhile."""
         if row.id not in self.state.topics:

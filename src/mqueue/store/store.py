@@ -296,21 +296,32 @@ class Store:
     def make_room(self, topic: Topic, count: int, now: int) -> None:
         """Refuse, or drop the oldest, if a topic would get deeper than its setting allows."""
         self.check_room(topic, count)
+        if topic.settings.max_depth is not None:
+            self.shed(topic, count, now)
+
+    def shed(self, topic: Topic, count: int, now: int) -> None:
+        """Drop the oldest until there is room for so many more, if the topic says so."""
         depth_max = topic.settings.max_depth
-        if depth_max is not None and topic.depth + count > depth_max:
-            self.heart.drop_oldest(topic, depth_max - count, now)
-            self.commit(now)
+        if depth_max is None or topic.settings.overflow == "refuse" or topic.depth + count <= depth_max:
+            return
+        self.heart.drop_oldest(topic, depth_max - count, now)
+        self.commit(now)
+
+    def promised(self, topic: Topic) -> int:
+        """How many messages of a topic are handed in that its depth does not count yet."""
+        return 0
 
     def judge(self, topic: Topic) -> None:
         """Raise if a topic has a rule that cannot be checked here."""
 
     def check_room(self, topic: Topic, count: int) -> None:
         depth_max = topic.settings.max_depth
-        if depth_max is None or topic.depth + count <= depth_max:
+        if depth_max is None or topic.depth + count <= depth_max - self.promised(topic):
             return
         if count > depth_max or topic.settings.overflow == "refuse" or topic.depth_min + count > depth_max:
+            depth = topic.depth + self.promised(topic)
             raise QueueFull(
-                f"topic {topic.name!r} holds {topic.depth} messages; {count} more exceed max_depth {depth_max}",
+                f"topic {topic.name!r} holds {depth} messages; {count} more exceed max_depth {depth_max}",
                 retryable=count <= depth_max,
             )
 
