@@ -35,6 +35,7 @@ from mqueue.server.placing import several
 from mqueue.server.placing.homes import About, about
 from mqueue.server.placing.listings import Listings
 from mqueue.server.placing.peers import Peers, is_asked_by_peer
+from mqueue.server.placing.repeating import is_repeatable
 from mqueue.server.placing.transactions import TransactionHomes
 from mqueue.store.store import Store
 
@@ -168,7 +169,7 @@ class Placing:
                 if home.address:
                     return await self._forward(call, route, home)
             except Unavailable as problem:
-                if not _again(problem, route) or FORWARDED in call.headers:
+                if not _again(problem, call, route) or FORWARDED in call.headers:
                     raise
                 why = problem
             until = until or loop.time() + patience
@@ -317,12 +318,11 @@ class Placing:
         return "" if all(estate.lives for estate in self._node.estates) else "a part of this node has ended"
 
 
-def _again(problem: Unavailable, route: Route) -> bool:
-    """Whether somebody else is to be asked. Also if nobody knows what became of it: what was handed out comes back by
-    itself, and who settles twice is answered as the first time."""
+def _again(problem: Unavailable, call: Call, route: Route) -> bool:
+    """Whether somebody else is to be asked; if nobody knows what became of it, only where that does no harm."""
     if problem.code not in ("not_owner", "owner_unreachable", "topic_gone"):
         return False
-    return problem.applied is False or route.verb in ("receive", "settle")
+    return problem.applied is False or is_repeatable(call, route)
 
 
 async def _dlq_name(store: Store, namespace: str, name: str) -> str | None:
