@@ -10,8 +10,9 @@ from mqueue.cluster.number import HOURS, NodeNumber
 from mqueue.log.postgres import nodes
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.migrate import migrate
-from mqueue.model.errors import Unavailable
-from mqueue.model.ident import EPOCH_MS, node_of
+from mqueue.model.errors import Backpressure, Unavailable
+from mqueue.model.ident import EPOCH_MS, SLOT_IDS, instant_of, node_of
+from mqueue.model.limits import ID_AHEAD_MS_MAX
 
 NOW = EPOCH_MS + 1_000_000
 DAY_SECONDS = HOURS * 3600
@@ -124,3 +125,28 @@ def test_it_is_given_back(number, server: Link) -> None:
     assert server.call("select until <= clock_timestamp() from mqueue.nodes") == [(True,)]
     with pytest.raises(Unavailable):
         one.ids.take(1, NOW)
+
+
+def test_servers_whose_clocks_are_apart_share_the_ids_of_a_node(number, elapsed: Elapsed) -> None:
+    """One is 90 s ahead: the others are published to all the same, and ids rise whoever asks."""
+    ids = number().ids
+    given = []
+    for _ in range(1000):
+        elapsed.seconds += 0.01
+        for skew in (90_000, 0, -90_000):
+            now = NOW + round(elapsed.seconds * 1000) + skew
+            ids.check(1, now)
+            given.append(ids.take(1, now))
+            assert now <= instant_of(given[-1]) <= NOW + round(elapsed.seconds * 1000) + 90_001
+    assert given == sorted(set(given))
+
+
+def test_ids_run_ahead_of_the_latest_clock_by_a_minute_at_most(number, elapsed: Elapsed) -> None:
+    ids = number().ids
+    ids.take(1, NOW + 90_000)
+    with pytest.raises(Backpressure) as caught:
+        for _ in range(ID_AHEAD_MS_MAX + 2):
+            ids.take(SLOT_IDS, NOW)
+    assert caught.value.code == "id_clock_ahead"
+    elapsed.seconds += 1
+    assert instant_of(ids.take(SLOT_IDS, NOW)) > NOW + 90_000 + ID_AHEAD_MS_MAX

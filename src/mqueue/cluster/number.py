@@ -81,6 +81,10 @@ class NodeNumber:
                 retry_after=AGAIN_SECONDS,
             )
 
+    def elapsed_ms(self) -> int:
+        """On the clock that cannot be set."""
+        return int(self._elapsed() * 1000)
+
     def drop(self) -> None:
         """Give it back."""
         self._over.set()
@@ -111,23 +115,31 @@ class NodeNumber:
 
 
 class SharedIds(IdSource):
-    """Ids for several estates: each is a thread of its own. There are none once the number has ended."""
+    """Ids for several estates: each is a thread of its own. There are none once the number has ended.
 
-    __slots__ = ("_guard", "_lent")
+    The servers of the estates need not agree on the time. Ids go by the latest of their clocks, carried forward by one
+    that cannot be set: so none is behind the clock of its shard, where what is new is looked for by id, and a server
+    that is ahead does not keep others from being published to.
+    """
+
+    __slots__ = ("_ahead", "_guard", "_lent")
 
     def __init__(self, lent: NodeNumber) -> None:
         super().__init__()
         self._guard = threading.Lock()
         self._lent = lent
+        self._ahead: int | None = None
+        """Milliseconds from the clock that cannot be set to the latest of the others."""
 
     def take(self, count: int, now: int) -> int:
         self._lent.check()
         with self._guard:
-            return super().take(count, now)
+            return super().take(count, self._latest(now))
 
     def check(self, count: int, now: int) -> None:
         self._lent.check()
-        super().check(count, now)
+        with self._guard:
+            super().check(count, self._latest(now))
 
     def become(self, node: int) -> None:
         """Go on with another number, in a slot that none of them was given out of."""
@@ -135,3 +147,9 @@ class SharedIds(IdSource):
             fresh = IdSource(node)
             fresh.resume(self._next)
             self.node, self._next, self._stop, self._now = node, fresh._next, fresh._stop, -1
+
+    def _latest(self, now: int) -> int:
+        elapsed = self._lent.elapsed_ms()
+        if self._ahead is None or now > elapsed + self._ahead:
+            self._ahead = now - elapsed
+        return elapsed + self._ahead
