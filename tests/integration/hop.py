@@ -64,11 +64,12 @@ class Node(RunningServer):
         self.url = f"{scheme}://{await serving.start()}"
         assert serving._listener is not None
         service = serving._listener.connections.app.service
-        forwarder = Forwarder("a", self._trust, self._secret)
+        voucher = None if self._secret is None else Voucher(self._secret, service.clock.now)
+        forwarder = Forwarder("a", self._trust, voucher)
         if self._forwards_to:
             service.places = Elsewhere(forwarder, self._forwards_to, self._topics)
-        elif self._secret is not None:
-            service.voucher = Voucher(self._secret)
+        else:
+            service.voucher = voucher
         told = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(told.set)

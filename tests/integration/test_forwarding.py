@@ -456,7 +456,7 @@ def token(*scopes: str, now: int | None = None) -> str:
 def forged(secret: bytes, method: str, target: str) -> dict[str, str]:
     root = Principal("root", (Grant("admin", "*"),))
     now = int(time.time() * 1000)
-    told = Voucher(secret).headers(root, "10.0.0.1", "", method, target, now)
+    told = Voucher(secret, lambda: now).headers(root, "10.0.0.1", "", method, target)
     return {name.replace("-", "_"): value for name, value in told}
 
 

@@ -21,6 +21,7 @@ from mqueue.log.postgres.link import Link, SharedLink
 from mqueue.model.clock import Clock
 from mqueue.server.administration import Administrator
 from mqueue.server.forwarding.forwarder import Forwarder
+from mqueue.server.forwarding.voucher import Voucher
 from mqueue.server.http.service import Service
 from mqueue.server.placing import snapshot
 from mqueue.server.placing.collector import NodeCollector
@@ -108,7 +109,8 @@ async def join(
     root._engine.quotas = node.quotas
     administrator.configure(config.quotas.namespaces, config.quotas.default)
     await asyncio.to_thread(node.start, known.founded)
-    forwarder = Forwarder(address, nodes_tls(config), known.secret)
+    service.voucher = Voucher(known.secret, node.time)
+    forwarder = Forwarder(address, nodes_tls(config), service.voucher)
     lines.poker = Poker(forwarder, service)
     rooms = Rooms(service)
     peers = Peers(forwarder, node.others)

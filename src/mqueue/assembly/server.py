@@ -32,7 +32,7 @@ from mqueue.server.http.watching import Watch
 from mqueue.server.logs import write_audit
 from mqueue.server.metrics.page import Page, Vitals
 from mqueue.server.metrics.requests import Requests
-from mqueue.server.placing.joining import Joining
+from mqueue.server.placing.joining import Joining, no_time
 from mqueue.server.security.audit import Audit
 from mqueue.server.security.gatekeeper import Gatekeeper
 from mqueue.server.security.peers import Limit, RateLimit
@@ -144,7 +144,7 @@ class Serving:
             administrator_of, config, self._behind, self._clock, self._door, shared
         )
         if known is not None:
-            service.places, service.voucher = Joining(), Voucher(known.secret)
+            service.places, service.voucher = Joining(), Voucher(known.secret, no_time)
         listener = await _open(App(service, Routes(table), Watch(requests)), config.server.http, self._tls)
         if config.metrics.enabled:
             service.page = self._page(requests, listener)

@@ -21,6 +21,7 @@ from mqueue.cluster.redis.line import Access, Line
 from mqueue.cluster.redis.outpost import COPY_MS, NOTHING, NOWHERE, Outpost
 from mqueue.cluster.redis.wake import Wake
 from mqueue.cluster.shares import SharedQuotas
+from mqueue.cluster.time import ShardClock
 from mqueue.log.postgres.link import Link
 from mqueue.model.clock import Clock, SystemClock
 from mqueue.model.errors import BadSetting, ShardDown
@@ -78,6 +79,8 @@ class Node:
         self.outpost = NOTHING
         self._lending: Lending | None = None
         self.estates: list[Estate] = []
+        self.time: Callable[[], int] = _unknown
+        """What the clock of the first server shows: all nodes see the same, whatever clocks they have."""
 
     def start(self, founded: Founded | None = None) -> None:
         """Look at the servers, unless somebody has (`founded`), take a number, begin to own. If that fails nothing
@@ -102,6 +105,8 @@ class Node:
                 estate.start(waiting=number in founded.away)
                 self.estates.append(estate)
             self.outpost.start()
+            first = self.estates[0].clock
+            self.time = first.shown if isinstance(first, ShardClock) else first.now
             self._lending = Lending(list(self._lenders(self._number.number)))
             self._lending.start()
         except BaseException:
@@ -158,3 +163,7 @@ class Node:
         """Where other nodes are that deliver something."""
         found = {owner.address for estate in self.estates for owner in list(estate.owners.values())}
         return sorted(found - {"", self.address})
+
+
+def _unknown() -> int:
+    raise AssertionError("a node that has not begun knows no time")

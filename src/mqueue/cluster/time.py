@@ -45,6 +45,11 @@ class ShardClock:
         self._last = now
         return now
 
+    def shown(self) -> int:
+        """What the server's own clock shows: that may fall, but is the same for all who look."""
+        assert self._offset is not None, "nobody has looked yet"
+        return (time.clock_gettime_ns(time.CLOCK_MONOTONIC) + self._offset) // _MS
+
     def timeout(self, ms: int) -> float | None:
         return ms / 1000
 

@@ -46,15 +46,15 @@ _ERROR = msgspec.json.Decoder(ErrorOut)
 
 
 class Forwarder:
-    """Lives in the loop of its server. `name`: of this node; `secret`: what all nodes share; None: it vouches for
-    nobody, and callers have to prove themselves to the owner.
+    """Lives in the loop of its server. `name`: of this node; `voucher` None: it vouches for nobody, and callers have to
+    prove themselves to the owner.
     """
 
-    def __init__(self, name: str, tls: ssl.SSLContext | None = None, secret: bytes | None = None) -> None:
+    def __init__(self, name: str, tls: ssl.SSLContext | None = None, voucher: Voucher | None = None) -> None:
         if not name or not name.isascii() or not name.isprintable():
             raise BadSetting(f"node name {name!r:.80}; it takes printable ASCII")
         self._tls = tls
-        self._heads = Heads(name, None if secret is None else Voucher(secret))
+        self._heads = Heads(name, voucher)
         self._owners: dict[str, Owner] = {}
         self._waiting: set[Line] = set()
         """Those on which something is asked that may take long."""

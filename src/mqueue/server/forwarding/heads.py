@@ -68,8 +68,7 @@ class Heads:
         yield FORWARDED, self._name
         if self._voucher is not None:
             namespace = headers.get(NAMESPACE, "") if NAMESPACE not in left else ""
-            now = call.service.clock.now()
-            yield from self._voucher.headers(call.principal, call.peer, namespace, method, target, now)
+            yield from self._voucher.headers(call.principal, call.peer, namespace, method, target)
 
 
 def _head(method: str, target: str, host: str, headers: Iterable[tuple[str, str]]) -> bytes:

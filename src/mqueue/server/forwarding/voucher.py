@@ -4,9 +4,10 @@
     x-mqueue-peer        the address that he called from
     x-mqueue-vouched     <unix ms>.<nonce>.<HMAC-SHA256, hex>   over all of the above, method, target and namespace
 
-The key is a secret that all nodes share. The body is no part of it: callers are admitted before it is there. So whoever
-reads along between two nodes could send the same head once more with another body, for as long as it is fresh; but he
-could as well change the body on its way. Where that matters, nodes talk TLS. Does not know HTTP beyond headers.
+The key is a secret that all nodes share. The time is one that all nodes see, not that of their own clocks. The body is
+no part of it: callers are admitted before it is there. So whoever reads along between two nodes could send the same
+head once more with another body, for as long as it is fresh; but he could as well change the body on its way. Where
+that matters, nodes talk TLS. Does not know HTTP beyond headers.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import base64
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 import msgspec
@@ -27,7 +28,7 @@ PRINCIPAL, PEER, VOUCHED = "x-mqueue-principal", "x-mqueue-peer", "x-mqueue-vouc
 NAMESPACE = "x-mqueue-namespace"
 SECRET_BYTES_MIN = 32
 FRESH_MS = 60_000
-"""So far may the clocks of two nodes be apart."""
+"""So long what a node says is believed."""
 _NONCE_BYTES = 8
 _SEPARATOR = "."
 _DIGITS_MAX = 16
@@ -44,21 +45,24 @@ _PACKED = msgspec.msgpack.Decoder(_Packed)
 
 
 class Voucher:
-    def __init__(self, secret: bytes) -> None:
+    """`now`: the time of all nodes. Raises while it is not known."""
+
+    def __init__(self, secret: bytes, now: Callable[[], int]) -> None:
         if len(secret) < SECRET_BYTES_MIN:
             raise BadSetting(f"a secret of {len(secret)} bytes between nodes; at least {SECRET_BYTES_MIN} are needed")
         self._secret = secret
+        self._now = now
 
     def headers(
-        self, principal: Principal, peer: str, namespace: str, method: str, target: str, now: int
+        self, principal: Principal, peer: str, namespace: str, method: str, target: str
     ) -> tuple[tuple[str, str], ...]:
         """What goes with a request. `namespace`: as its header says it, empty if there is none."""
         packed = _packed(principal)
-        told = f"{now}{_SEPARATOR}{secrets.token_hex(_NONCE_BYTES)}"
+        told = f"{self._now()}{_SEPARATOR}{secrets.token_hex(_NONCE_BYTES)}"
         proof = self._proof(told, method, target, packed, namespace, peer)
         return (PRINCIPAL, packed), (PEER, peer), (VOUCHED, f"{told}{_SEPARATOR}{proof}")
 
-    def principal(self, headers: Mapping[str, str], method: str, target: str, now: int) -> Principal | None:
+    def principal(self, headers: Mapping[str, str], method: str, target: str) -> Principal | None:
         """Whom a node vouches for; None: nobody vouches for anybody. Raises Unauthorized if that is wrong or old."""
         vouched = headers.get(VOUCHED)
         if vouched is None:
@@ -68,7 +72,7 @@ class Voucher:
         right = self._proof(told, method, target, packed, headers.get(NAMESPACE, ""), headers.get(PEER, ""))
         if not hmac.compare_digest(proof.encode(), right.encode()):
             raise Rejected("vouched for by nobody we know")
-        if abs(now - _time(told)) > FRESH_MS:
+        if abs(self._now() - _time(told)) > FRESH_MS:
             raise Rejected("vouched for at another time")
         return _unpacked(packed)
 

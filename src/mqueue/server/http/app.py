@@ -79,7 +79,7 @@ class App:
     ) -> Principal | None:
         """Whom another node calls for; the audit log is told of one that lies."""
         try:
-            return voucher.principal(headers, method, target, now)
+            return voucher.principal(headers, method, target)
         except Rejected as error:
             self.service.door.refused(NOBODY, error.why, peer, now, "", "")
             raise

@@ -33,5 +33,10 @@ class Joining:
         return ""
 
 
+def no_time() -> int:
+    """What time it is for all nodes is not known before this one has joined: so it believes none of them yet."""
+    raise _not_yet()
+
+
 def _not_yet() -> Unavailable:
     return Unavailable(f"{_WHY}; try again", code="not_owner", retry_after=1)
