@@ -23,7 +23,7 @@ from cryptography import x509
 
 import mqueue
 from mqueue.config import Config, Jwt, Secret, Security, Tls
-from mqueue.server.forwarding import forwarder, pieces, talking
+from mqueue.server.forwarding import forwarder, line, pieces, talking
 from mqueue.server.forwarding import owner as owners
 from mqueue.server.forwarding.voucher import Voucher
 from mqueue.server.security.certificates import write_pair
@@ -277,6 +277,26 @@ def test_an_answer_that_is_none() -> None:
     with Scripted([b"SSH-2.0-hello\r\n\r\n"]) as b, Node(forwards_to=b.url) as a:
         got = Asking(a.url)("POST", "/v1/topics/t/messages")
         assert (got.status, got.error, got.json["error"]["applied"]) == (503, "owner_unreachable", None)
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        (answer(body=b"x" * 2000), "its body is longer than 1000 bytes"),
+        (b"HTTP/1.1 200 OK\r\nx: " + b"x" * 100_000, "its head is longer than 65536 bytes"),
+    ],
+)
+def test_an_answer_without_an_end(monkeypatch, said: bytes, what: str) -> None:
+    """What is kept until all of it is there has a limit; what is handed through has none."""
+    monkeypatch.setattr(line, "ANSWER_TEXT_BYTES_MAX", 1000)
+    chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n7d0\r\n" + b"x" * 2000 + b"\r\n0\r\n\r\n"
+    with Scripted([answer(body=b"x" * 1000), said, chunked]) as b, Node(forwards_to=b.url) as a:
+        ask = Asking(a.url)
+        assert len(ask("POST", "/v1/topics/t/messages").body) == 1000
+        got = ask("POST", "/v1/topics/t/messages")
+        assert (got.status, got.error, got.json["error"]["applied"]) == (503, "owner_unreachable", None)
+        assert what in got.json["error"]["message"]
+        assert len(ask("POST", "/v1/topics/t/messages").body) == 2000
 
 
 def test_an_answer_that_does_not_come(monkeypatch) -> None:

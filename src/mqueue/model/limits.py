@@ -20,6 +20,9 @@ WAIT_MS_MAX = 60_000
 RECEIVE_LIMIT_MAX = 10_000
 ANSWER_BYTES_MAX = 32 * MIB
 """About how many bytes of messages one answer carries to a consumer elsewhere."""
+ANSWER_TEXT_BYTES_MAX = 8 * ANSWER_BYTES_MAX
+"""What a node takes of another as one answer: one byte of a message becomes six of JSON at worst, and what is told of
+each message comes on top."""
 RECEIVE_TOPICS_MAX = 256
 REDRIVE_STEP_MESSAGES = 1_000
 """A redrive looks at so many of the dead at a time; others wait meanwhile."""

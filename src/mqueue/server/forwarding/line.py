@@ -20,7 +20,7 @@ from typing import Any, cast
 import httptools
 from msgspec import Struct
 
-from mqueue.model.limits import KIB
+from mqueue.model.limits import ANSWER_TEXT_BYTES_MAX, KIB
 from mqueue.server.forwarding.heads import come_back
 from mqueue.server.http.answer import JSON, Headers
 
@@ -28,6 +28,7 @@ _JOINED_MAX = 64 * KIB
 """A body up to this size is written together with its head."""
 _AHEAD_BYTES_MAX = 256 * KIB
 """So much of an answer in pieces is read before somebody takes it."""
+_HEAD_BYTES_MAX = 64 * KIB
 _KEEPALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 
 
@@ -51,7 +52,9 @@ class Line(asyncio.Protocol):
         "_body",
         "_complete",
         "_fault",
+        "_headed",
         "_headers",
+        "_left",
         "_loop",
         "_parser",
         "_pieces",
@@ -74,6 +77,9 @@ class Line(asyncio.Protocol):
         self._body: list[bytes] = []
         self._pieces: deque[bytes] = deque()
         self._ahead = 0
+        self._left = 0
+        """So many bytes may still come of a head, or of a whole body."""
+        self._headed = False
         self._reply: Reply | None = None
         self._complete = True
         self.hung_up = False
@@ -87,7 +93,8 @@ class Line(asyncio.Protocol):
     def ask(self, head: bytes, body: bytes) -> None:
         """Send a request; the answer to the one before has been taken."""
         self._reply = None
-        self._complete = False
+        self._complete = self._headed = False
+        self._left = _HEAD_BYTES_MAX
         if self._fault or self._transport.is_closing():
             return  # `answer` says so
         if len(body) <= _JOINED_MAX:
@@ -166,8 +173,11 @@ class Line(asyncio.Protocol):
             if self._complete:
                 raise Broken("something came that nobody had asked for")
             self._parser.feed_data(data)
+            if not self._headed:
+                self._spend(len(data), "head", _HEAD_BYTES_MAX)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade, Broken) as error:
-            self._end(f"this is no answer: {error!s:.200}")
+            why = error.__context__ if isinstance(error.__context__, Broken) else error  # the parser wraps ours
+            self._end(f"this is no answer: {why!s:.200}")
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -193,12 +203,15 @@ class Line(asyncio.Protocol):
         self._headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
+        self._headed = True
+        self._left = ANSWER_TEXT_BYTES_MAX
         if dict(self._headers).get("transfer-encoding") == "chunked":
             self._reply = self._made(b"", streamed=True)
             self._wake()
 
     def on_body(self, body: bytes) -> None:
         if self._reply is None:
+            self._spend(len(body), "body", ANSWER_TEXT_BYTES_MAX)
             self._body.append(body)
             return
         self._pieces.append(body)
@@ -215,6 +228,12 @@ class Line(asyncio.Protocol):
         if not self._parser.should_keep_alive():
             self._fault = "it was the last answer"
         self._wake()
+
+    def _spend(self, size: int, what: str, most: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            self._body = []
+            raise Broken(f"its {what} is longer than {most} bytes")
 
     def _made(self, body: bytes, streamed: bool = False) -> Reply:
         kind = next((value for name, value in self._headers if name == "content-type"), JSON)

@@ -25,7 +25,7 @@ from wsproto.events import (
 from wsproto.utilities import ProtocolError
 
 from mqueue.model.errors import Error
-from mqueue.model.limits import KIB
+from mqueue.model.limits import ANSWER_TEXT_BYTES_MAX, KIB
 from mqueue.server.forwarding.heads import Heads, come_back
 from mqueue.server.forwarding.line import Broken, keep_alive
 from mqueue.server.forwarding.owner import CONNECT_SECONDS, Owner
@@ -37,6 +37,7 @@ from mqueue.server.http.sockets import GOING_AWAY, dismiss, refuse
 SILENCE_SECONDS = 60.0
 """A node that says nothing for so long is not there any more: it pings more often than that."""
 _READ_BYTES = 256 * KIB
+_REFUSAL_BYTES_MAX = 256 * KIB
 _END_SECONDS = 5.0
 _SAID_MAX = 4999
 _UNSAID = frozenset((1005, 1006, 1015))
@@ -122,12 +123,18 @@ async def _opened(call: Call, other: Other, heads: Heads) -> Answer | None:
             if isinstance(event, RejectConnection):
                 refused = event
             if isinstance(event, RejectData):
-                body += event.data
+                body = _longer(body, event.data)
             if refused is not None and (not refused.has_body or getattr(event, "body_finished", False)):
                 return _refusal(refused, body)
     except Broken as error:
         return error_answer(other.owner.unreachable(error))
     return None
+
+
+def _longer(body: bytes, more: bytes | bytearray) -> bytes:
+    if len(body) + len(more) > _REFUSAL_BYTES_MAX:
+        raise Broken(f"a refusal is longer than {_REFUSAL_BYTES_MAX} bytes")
+    return body + more
 
 
 def _refusal(refused: RejectConnection, body: bytes) -> Answer:
@@ -166,6 +173,7 @@ async def _to_owner(other: Other, receive: Receive) -> None:
 
 async def _to_caller(call: Call, other: Other, send: Send) -> None:
     said: list[str | bytes | bytearray] = []
+    size = 0
     async for event in other.events():
         if isinstance(event, Ping):
             call.demand_again("receive")
@@ -175,11 +183,14 @@ async def _to_caller(call: Call, other: Other, send: Send) -> None:
             await _close(send, code, event.reason or "")
             return
         elif isinstance(event, TextMessage | BytesMessage):
+            size += len(event.data)
+            if size > ANSWER_TEXT_BYTES_MAX:
+                raise Broken(f"a message is longer than {ANSWER_TEXT_BYTES_MAX} bytes")
             said.append(event.data)
             if event.message_finished:
                 call.demand_again("receive")
                 await send(_message(said))
-                said = []
+                said, size = [], 0
 
 
 def _message(said: list[str | bytes | bytearray]) -> dict[str, str | bytes]:
