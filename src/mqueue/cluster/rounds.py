@@ -28,6 +28,8 @@ _FRAMES_AHEAD = 4
 hour it makes 140,000; if there are more, the rest is loaded when it is due."""
 _TIDY_MS = 600_000
 """So often days are made and dropped."""
+_AGAIN_MS = 10_000
+"""After so long a checkpoint that could not be taken is tried again."""
 
 
 class Rounds:
@@ -52,20 +54,44 @@ class Rounds:
         self._lost = lost
         self._keeping: asyncio.Future[None] | None = None
         self._tidy_at = 0
+        self._told: dict[str, str] = {}
+        """What has failed, and how: said once."""
+        self._again_at: dict[int, int] = {}
+        """When a checkpoint that could not be taken is tried again, by virtual shard."""
 
     async def walk(self, owner: Callable[[], UUID]) -> None:
-        """For ever. `owner`: who we are just now."""
+        """For ever, whatever fails. `owner`: who we are just now."""
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             frames = _FRAMES_AHEAD
             for holding in list(self._holdings.values()):
                 frames -= self.tick(holding, frames)
-                if not self._keeping and upkeep.due(holding, self._clock.now()):
-                    point = upkeep.take(holding, self._clock.now())
-                    self._keeping = asyncio.ensure_future(self._keep(holding, point, owner()))
-                    self._keeping.add_done_callback(self._kept)
+                self._save(holding, owner())
             if self._clock.now() >= self._tidy_at:
                 await self._tidy()
+
+    def _save(self, holding: Holding, owner: UUID) -> None:
+        """Take a checkpoint, if it is time. One that cannot be taken holds up no other."""
+        now = self._clock.now()
+        if self._keeping or holding.lost is not None or holding.leaving or self._again_at.get(holding.vshard, 0) > now:
+            return
+        about = f"no checkpoint of virtual shard {holding.vshard}"
+        try:
+            if upkeep.due(holding, now):
+                point = upkeep.take(holding, now)
+                self._keeping = asyncio.ensure_future(self._keep(holding, point, owner))
+                self._keeping.add_done_callback(self._kept)
+                self._again_at.pop(holding.vshard, None)
+                self._told.pop(about, None)
+        except Exception as problem:
+            self._again_at[holding.vshard] = now + _AGAIN_MS
+            self._tell(about, problem)
+
+    def _tell(self, about: str, problem: Exception) -> None:
+        if self._told.get(about) != str(problem):
+            self._told[about] = str(problem)
+            surprise = None if isinstance(problem, Error) else problem
+            LOGGER.warning("%s: %s: %s", self._name, about, problem, exc_info=surprise)
 
     def tick(self, holding: Holding, frames: int = 0) -> int:
         """Let time pass, and load at most so many frames that will be due soon; how many were.
@@ -75,6 +101,7 @@ class Rounds:
         loaded = 0
         if holding.lost is not None or holding.leaving:
             return loaded
+        about = f"time does not pass in virtual shard {holding.vshard}"
         try:
             with holding.gate.inside:
                 holding.log.wants = False
@@ -82,8 +109,9 @@ class Rounds:
                 loaded = holding.store.ahead.load(now + FAR_MS, frames)
             if holding.log.batch:
                 self._ask(holding)
+            self._told.pop(about, None)
         except Error as problem:
-            LOGGER.warning("%s: virtual shard %d: %s", self._name, holding.vshard, problem)
+            self._tell(about, problem)
         except Exception as problem:
             LOGGER.exception("%s: virtual shard %d is taken over anew", self._name, holding.vshard)
             holding.lose(reason(problem))
@@ -109,5 +137,7 @@ class Rounds:
         self._tidy_at = self._clock.now() + _TIDY_MS
         try:
             await self._errand(upkeep.tidy, self._link, self._clock.now())
-        except Error as problem:
-            LOGGER.warning("%s: old days could not be dropped: %s", self._name, problem)
+        except Exception as problem:
+            self._tell("old days could not be dropped", problem)
+        else:
+            self._told.pop("old days could not be dropped", None)
