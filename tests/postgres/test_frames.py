@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from mqueue.log.postgres import frames
 from mqueue.log.postgres.appends import append
-from mqueue.log.postgres.frames import bodies, ends, find, heads, news, tails
+from mqueue.log.postgres.frames import bodies, ends, find, heads, kept_heads, news, tails
 from mqueue.log.postgres.journal import Entry, commit, entries, rows_about
 from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.retention import Kept, trim
 from tests.postgres.shards import DAY_MS, NOON_MS, new_topic, owner_of, sheet
 
 
@@ -54,6 +56,20 @@ def test_ends_come_in_the_order_asked_for(link: Link, topic: int) -> None:
     places = [(other, 0), (topic, 0), (topic, 1), (other, 0)]
     assert ends(link, places) == [1, 0, 3, 1]
     assert ends(link, []) == []
+
+
+def test_heads_are_read_page_by_page(link: Link, topic: int, monkeypatch) -> None:
+    """Partition by partition, frame by frame, each once, also where a page is full to the last row."""
+    for day in range(3):
+        append(link, [sheet(topic, part, 1) for part in (0, 0, 1, 3)], NOON_MS + day * DAY_MS)
+    owner, epochs = owner_of(link, 4)
+    whole = [(0, base) for base in range(6)] + [(part, base) for part in (1, 3) for base in range(3)]
+    trim(link, owner, epochs[4], topic, [2], [Kept(0, 1, 1, 1, NOON_MS, 1, b"", b"")])
+    for size in (1, 2, 3, 5, 12, 13):
+        monkeypatch.setattr(frames, "HEADS_AT_ONCE", size)
+        assert [row[:2] for row in heads(link, topic, below=True)] == whole
+        assert [row[:2] for row in heads(link, topic)] == whole[2:]
+        assert [row[:2] for row in kept_heads(link, topic)] == [(0, 1)]
 
 
 def test_no_table_of_a_day_is_read_from_end_to_end(link: Link, topic: int) -> None:

@@ -7,11 +7,12 @@ is asked for need not be looked at: `since` says from which time on (millisecond
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, LiteralString
 
 from mqueue.log.postgres.arrays import Longs
 from mqueue.log.postgres.link import Link
 
+HEADS_AT_ONCE = 10_000
 _HEAD = "f.base, f.count, f.base_id, f.at, f.size, f.head"
 
 
@@ -31,26 +32,43 @@ def tails(
     )
 
 
-def heads(link: Link, topic: int) -> list[tuple[Any, ...]]:
+def heads(link: Link, topic: int, below: bool = False) -> list[tuple[Any, ...]]:
     """(partition, base, count, base_id, at, size, head) of all frames above the floors, in order.
 
-    Those that are kept as well come with `kept_heads`.
+    Those that are kept as well come with `kept_heads`. `below`: all that are left, wherever the floors are.
     """
-    return link.call(
-        f"select f.part, {_HEAD} from mqueue.frames f "  # noqa: S608
+    return _pages(
+        link,
+        f"select f.part, {_HEAD} from mqueue.frames f "  # noqa: S608 - constants only
         "left join mqueue.floors o on o.topic_id = f.topic_id and o.part = f.part "
         "left join mqueue.frames_kept k on k.topic_id = f.topic_id and k.part = f.part and k.base = f.base "
-        "where f.topic_id = %b and f.base + f.count > coalesce(o.floor, 0) and k.base is null order by f.part, f.base",
-        (topic,),
+        "where f.topic_id = %b and (f.part, f.base) > (%b, %b) "
+        "and (%b or f.base + f.count > coalesce(o.floor, 0) and k.base is null) order by f.part, f.base limit %b",
+        topic,
+        below,
     )
 
 
 def kept_heads(link: Link, topic: int) -> list[tuple[Any, ...]]:
     """The same of what is kept below the floors."""
-    return link.call(
-        f"select f.part, {_HEAD} from mqueue.frames_kept f where f.topic_id = %b order by f.part, f.base",  # noqa: S608
-        (topic,),
+    return _pages(
+        link,
+        f"select f.part, {_HEAD} from mqueue.frames_kept f "  # noqa: S608
+        "where f.topic_id = %b and (f.part, f.base) > (%b, %b) order by f.part, f.base limit %b",
+        topic,
     )
+
+
+def _pages(link: Link, sql: LiteralString, topic: int, *params: Any) -> list[tuple[Any, ...]]:
+    """All rows of a topic, some at a time: a topic may have millions, and a statement has only so long."""
+    found: list[tuple[Any, ...]] = []
+    last = (-1, -1)
+    while True:
+        page = link.call(sql, (topic, *last, *params, HEADS_AT_ONCE))
+        found += page
+        if len(page) < HEADS_AT_ONCE:
+            return found
+        last = page[-1][:2]
 
 
 def floors(link: Link, topic: int) -> dict[int, int]:
