@@ -15,7 +15,7 @@ from mqueue.broker.twin import twin_of
 from mqueue.cluster import upkeep
 from mqueue.cluster.estate import Estate
 from mqueue.cluster.holding import Holding
-from mqueue.cluster.plan import Plan, Seat
+from mqueue.cluster.plan import SESSION_MS, Plan, Seat
 from mqueue.log.postgres import days, migrate
 from mqueue.log.postgres.link import Link
 from mqueue.model.ident import IdSource
@@ -31,8 +31,9 @@ VSHARD = virtual_shard("default", "t")
 class Alone:
     """A node with one server, whose calls are made from a test. It can be stopped and started again."""
 
-    def __init__(self, url: str, clock: ManualClock) -> None:
+    def __init__(self, url: str, clock: ManualClock, session_ms: int = SESSION_MS) -> None:
         self.clock = clock
+        self._session_ms = session_ms
         self._url = url
         self.link = Link(url, "test")
         migrate.migrate(self.link)
@@ -40,7 +41,8 @@ class Alone:
         self._start()
 
     def _start(self) -> None:
-        plan = Plan(Seat(1, "http://here"), Settings(), Limits(), Quotas(None), IdSource(1), self.clock)
+        seat = Seat(1, "http://here", self._session_ms)
+        plan = Plan(seat, Settings(), Limits(), Quotas(None), IdSource(1), self.clock)
         self.estate = Estate(self._url, "only", plan, _nobody, _anything)
         self.estate.start()
 

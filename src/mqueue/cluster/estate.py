@@ -12,8 +12,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -29,6 +28,7 @@ from mqueue.cluster.buffer import Buffer
 from mqueue.cluster.catalog import ShardCatalog
 from mqueue.cluster.committer import Committer
 from mqueue.cluster.crossing import Crossing, Undo
+from mqueue.cluster.errands import Errands
 from mqueue.cluster.holding import Holding
 from mqueue.cluster.meters import Meters
 from mqueue.cluster.mouth import Mouth
@@ -37,6 +37,7 @@ from mqueue.cluster.problems import AtOwner, doubtful
 from mqueue.cluster.redis.wake import Wake
 from mqueue.cluster.rounds import Rounds
 from mqueue.cluster.survey import Owner
+from mqueue.cluster.takeovers import Takeovers, recovered
 from mqueue.cluster.telling import Telling
 from mqueue.cluster.tenure import Tenure
 from mqueue.cluster.time import ShardClock
@@ -57,7 +58,6 @@ from mqueue.model.events import Duplicated
 from mqueue.model.ident import EPOCH_MS
 from mqueue.policy.retry import JITTER_MAX
 from mqueue.policy.routing import virtual_shard
-from mqueue.store.recover import recover
 from mqueue.store.shard import ShardStore
 from mqueue.store.store import Store
 from mqueue.store.tokens import Tokens
@@ -72,6 +72,8 @@ BEAT_SECONDS = 1.0
 _NEWS_MS = 15_000
 """What was appended within this time is looked for again: commits are seen in another order than their ids are."""
 _CACHE_BYTES = 256 << 20
+_READY_SECONDS = 3.0
+"""So long a node that starts waits for what it takes over; what takes longer goes on behind it."""
 _LEAVE_SECONDS = 2.0
 """So long the last commit of a virtual shard may take that is given away: the session must not end meanwhile."""
 
@@ -91,17 +93,18 @@ class Estate:
         self.name = name
         self.meters = Meters()
         self.holdings: dict[int, Holding] = {}
-        self._trouble = ""
-        """Why the last look at the server failed: told once."""
         self._plan = plan
         self._check = check
+        self._checked = False
+        """Whether the server was there since we began, and is the right one: from then on there is a beat."""
         self._joined = False
-        """Whether the server was there at all since we began."""
+        """Whether we know what is there."""
         self._manual = plan.clock
         self._shard_clock = ShardClock()
         self.clock: Clock = plan.clock or self._shard_clock
         self.reader = SharedLink(dsn, f"{name}:read")
         self._scout = SharedLink(dsn, f"{name}:scout")
+        self._pulse = Link(dsn, f"{name}:beat", plan.seat.session_ms)  # a beat that takes longer is of no use
         self._commits = Link(dsn, f"{name}:commit")
         self._appends = Link(dsn, f"{name}:append")
         self._flushes = Link(dsn, f"{name}:flush")
@@ -109,11 +112,24 @@ class Estate:
         self._cache = Cache(_CACHE_BYTES, self.annex)
         self._homes: dict[int, int] = {}
         """Of each topic that we heard of, its virtual shard."""
-        self._loading: dict[int, asyncio.Future[Holding]] = {}
-        self._errands = ThreadPoolExecutor(2, thread_name_prefix=f"mqueue-{name}")
+        self._errand = Errands(name, 2)
+        self._looks = Errands(f"{name}-look")
+        self._beats = Errands(f"{name}-beat")
+        self._loads = Errands(f"{name}-load", 2)
+        """One for what is taken over in the background, one for what is asked for."""
         self._tenure = Tenure(
-            name, plan.seat, self._scout, self._errand, self.holding, self._not_ours, self._give, self.meters
+            name,
+            plan.seat,
+            self._pulse,
+            self._beats,
+            self._scout,
+            self._looks,
+            self._want,
+            self._not_ours,
+            self._give,
+            self.meters,
         )
+        self._takeovers = Takeovers(name, self.holdings, self._tenure.mine, self._load)
         self._arriving = Arriving(self.holdings, self._homes, self.reader, self._errand, self._passed)
         self._telling = Telling(self._arriving, self.holdings, self._homes, self._tenure, self.annex, poke)
         self._wal: Wal | None = None
@@ -176,8 +192,9 @@ class Estate:
     def _stop_thread(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        self._errands.shutdown(wait=True)
-        for link in (self.reader, self._scout):
+        for errands in (self._errand, self._looks, self._beats, self._loads):
+            errands.close()
+        for link in (self.reader, self._scout, self._pulse):
             link.close()
 
     # In the loop
@@ -196,10 +213,15 @@ class Estate:
         self.mouth = self._make_mouth()
         if not waiting:
             await self._join()
-        self._begin_task(self._beat())
+            await self._takeovers.quiet(_READY_SECONDS)
+        self._begin_task(self._look_around())
 
     async def _join(self) -> None:
-        await self._errand(self._check, self._scout)
+        if not self._checked:
+            await self._looks(self._check, self._scout)
+            await self._tenure.beat()
+            self._checked = True
+            self._begin_task(self._beat())
         await self._look()
         if self._plan.waiting.wal_dir is not None:
             self._wal = self._open_wal(self._plan.waiting.wal_dir)
@@ -214,6 +236,7 @@ class Estate:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._takeovers.close()
         await self._give(list(self.holdings), "the node is closing")
         self._committer.close()
         if self._wal is not None:
@@ -235,33 +258,41 @@ class Estate:
         if self._manual is None:
             self._shard_clock.not_before(at)
 
-    async def _errand(self, call: Callable[..., T], *args: Any) -> T:
-        """Something that waits for the server, done by a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._errands, call, *args)
-
     async def _beat(self) -> None:
+        """Renew the session, whatever else is done or waited for. Nothing else decides when it has ended."""
+        trouble = ""
         while True:
             await asyncio.sleep(BEAT_SECONDS)
-            try:
-                await (self._look() if self._joined else self._join())
-                self._trouble = ""
-            except Error as problem:
-                if problem.message != self._trouble:
-                    LOGGER.warning("%s: %s", self.name, problem)
-                self._trouble = problem.message
-            except Exception:
-                LOGGER.exception("%s: a look at the shard failed", self.name)
-            if self._joined:
-                self._tenure.check()
+            trouble = await self._tried(self._tenure.beat(), trouble)
+            self._tenure.check()
+
+    async def _look_around(self) -> None:
+        trouble = ""
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            trouble = await self._tried(self._look() if self._joined else self._join(), trouble)
+
+    async def _tried(self, work: Coroutine[Any, Any, None], told: str) -> str:
+        """Do something that is done again if it fails. What went wrong, to be said once: `told` was."""
+        try:
+            await work
+        except Error as problem:
+            if problem.message != told:
+                LOGGER.warning("%s: %s", self.name, problem)
+            return problem.message
+        except Exception:
+            LOGGER.exception("%s: a look at the shard failed", self.name)
+        return ""
 
     async def _look(self) -> None:
-        """Renew the session, see who owns what, take what should be ours, learn what others have done."""
-        found = await self._tenure.renew(self._since())
+        """See who owns what, begin to take what should be ours, learn what others have done."""
+        found = await self._tenure.look(self._since())
         if found is None:
             return
         if not self._shard_clock.set(found.server_ms, found.trip_us) and not self._shard_clock.is_set:
             raise Unavailable("the clock of the shard cannot be read: it takes too long", code="shard_slow")
         await self._tenure.settle(found)
+        self._takeovers.again()
         await self._arriving.follow(found.news)
         await self._look_at_topics()
 
@@ -329,24 +360,17 @@ class Estate:
 
     async def holding(self, vshard: int) -> Holding:
         """A virtual shard that is ours, taken over if need be. Raises Unavailable if it is not."""
-        found = self.holdings.get(vshard)
-        if found is not None:
-            return found
-        epoch = self._tenure.mine.get(vshard)
-        if epoch is None:
-            raise Unavailable(f"this node does not deliver from virtual shard {vshard}", code="not_owner")
-        loading = self._loading.get(vshard)
-        if loading is None:
-            loading = self._loading[vshard] = asyncio.ensure_future(self._load(vshard, epoch))
-            loading.add_done_callback(lambda done: self._loading.pop(vshard, None))
-        return await asyncio.shield(loading)
+        return await self._takeovers.get(vshard)
+
+    def _want(self, vshards: Iterable[int]) -> None:
+        self._takeovers.want(vshards)
 
     async def _load(self, vshard: int, epoch: int) -> Holding:
         begun = time.monotonic()
         log = PostgresLog(self.reader, vshard, self._cache)
         log.horizon = self.clock.now() + FAR_MS
         holding = Holding(vshard, epoch, log, self._committer.ask, self._epoch_of, self._arriving.take)
-        state = await self._errand(recover, log)
+        state = await self._loads(recovered, log)
         holding.point_seq, holding.point_at = log.point_seq, self.clock.now()
         if self._tenure.mine.get(vshard) != epoch:
             raise Unavailable(f"virtual shard {vshard} went to another node", code="not_owner")

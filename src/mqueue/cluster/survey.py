@@ -10,7 +10,6 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mqueue.cluster.plan import Seat
 from mqueue.cluster.time import TRIP_US_MAX
 from mqueue.log.postgres import catalog, clock, frames, owning
 from mqueue.log.postgres.catalog import TopicRow
@@ -29,8 +28,6 @@ class Owner(Struct, frozen=True):
 class Survey(Struct, frozen=True):
     begun: float
     """When it was begun, by the clock of this machine."""
-    alive: bool
-    """Whether our session goes on."""
     sessions: dict[UUID, str]
     """Who is there, and where; "": whoever owns nothing."""
     owners: dict[int, Owner]
@@ -50,15 +47,14 @@ class Survey(Struct, frozen=True):
         return self.sampled[1]
 
 
-def look(link: Link, owner: UUID, seat: Seat, since_id: int) -> Survey:
+def look(link: Link, since_id: int) -> Survey:
     begun = time.monotonic()
-    alive = owning.beat(link, owner, seat.node, seat.address, seat.session_ms)
     sampled = clock.sample(link, TRIP_US_MAX)
     owners = {
         vshard: Owner(map_epoch, epoch, where, who) for vshard, map_epoch, epoch, where, who in owning.owners(link)
     }
     sessions = {session: address for session, _, address in owning.alive(link)}
-    return Survey(begun, alive, sessions, owners, frames.news(link, since_id), sampled)
+    return Survey(begun, sessions, owners, frames.news(link, since_id), sampled)
 
 
 def topics(link: Link, vshards: list[int]) -> dict[int, list[TopicRow]]:

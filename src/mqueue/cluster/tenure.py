@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -27,25 +27,30 @@ _FRESH_SECONDS = 2.0
 
 
 class Tenure:
-    """`errand` does something in a thread; `load` takes a virtual shard over; `lose` is told of one that is not ours
-    any more, and why; `give` ends the work on some that are to be another's."""
+    """`pulse` is a link that nobody else uses, with `beats` a thread of its own: whatever else is asked may take long.
+    `errand` does something in another thread, with `scout`; `want` takes virtual shards over, later; `lose` is told of
+    one that is not ours any more, and why; `give` ends the work on some that are to be another's."""
 
     def __init__(
         self,
         name: str,
         seat: Seat,
+        pulse: Link,
+        beats: Callable[..., Awaitable[Any]],
         scout: Link,
         errand: Callable[..., Awaitable[Any]],
-        load: Callable[[int], Awaitable[Any]],
+        want: Callable[[Iterable[int]], None],
         lose: Callable[[int, str], None],
         give: Callable[[Sequence[int], str], Awaitable[None]],
         meters: Meters,
     ) -> None:
         self._name = name
         self._seat = seat
+        self._pulse = pulse
+        self._beats = beats
         self._scout = scout
         self._errand = errand
-        self._load = load
+        self._want = want
         self._lose = lose
         self._give = give
         self._meters = meters
@@ -59,14 +64,17 @@ class Tenure:
         """How many are alive, this one among them."""
         self.closing = False
         self._renewed_at = 0.0
+        self._looked_at = 0.0
         self._met_at = 0.0
         """When we were told to look who is alive, and did."""
+        self._new: set[int] = set()
+        """What we own of which we do not know whether there are topics."""
         self._again: set[asyncio.Future[None]] = set()
 
     @property
     def others(self) -> bool:
         """Whether other nodes are there, or may be: what we have not looked at for a while is not known."""
-        return self.nodes > 1 or time.monotonic() - self._renewed_at > _FRESH_SECONDS
+        return self.nodes > 1 or time.monotonic() - self._looked_at > _FRESH_SECONDS
 
     async def meet(self) -> None:
         """Somebody is new, and waits until everybody knows of him."""
@@ -74,14 +82,23 @@ class Tenure:
         sessions = await self._errand(owning.alive, self._scout)
         self.nodes, self._met_at = max(1, len(sessions)), begun
 
-    async def renew(self, since_id: int) -> Survey | None:
-        """Renew the session and look around; None: it has ended."""
-        found: Survey = await self._errand(survey.look, self._scout, self.owner, self._seat, since_id)
-        if not found.alive:
+    async def beat(self) -> None:
+        """Renew the session; if it has ended, everything is forgotten."""
+        begun, owner, seat = time.monotonic(), self.owner, self._seat
+        alive = await self._beats(owning.beat, self._pulse, owner, seat.node, seat.address, seat.session_ms)
+        if owner != self.owner:
+            return
+        if alive:
+            self._renewed_at = self._meters.beaten_at = begun
+        else:
             self.doubt("the session has ended")
-            return None
-        self._renewed_at = self._meters.beaten_at = found.begun
-        return found
+
+    async def look(self, since_id: int) -> Survey | None:
+        """Look around; None: the session that this was for has ended."""
+        owner = self.owner
+        found: Survey = await self._errand(survey.look, self._scout, since_id)
+        self._looked_at = found.begun
+        return found if owner == self.owner else None
 
     async def settle(self, found: Survey) -> None:
         """See who owns what, give away what is too much, take what should be ours."""
@@ -99,33 +116,40 @@ class Tenure:
         rank = sharers.index(self.owner) if self.owner in sharers else 0
         wanted = share(list(self.mine), free, len(found.owners), len(sharers), rank)
         if wanted.give:
-            await self._give(wanted.give, "it goes to another node")
-            for vshard in wanted.give:
+            for vshard in wanted.give:  # first: none of them is to be taken over meanwhile
                 self.mine.pop(vshard, None)
+            await self._give(wanted.give, "it goes to another node")
             await self._errand(owning.disown, self._scout, self.owner, wanted.give)
         if wanted.take:
             await self._take(wanted.take, found)
+        await self._begin()
 
     async def _take(self, vshards: Sequence[int], found: Survey) -> None:
-        taken = await self._errand(owning.own, self._scout, self.owner, vshards)
+        taken = await self._own(vshards)
         for vshard, epoch in taken.items():
-            self.mine[vshard] = epoch
             before = found.owners[vshard]
             self.owners[vshard] = Owner(before.map_epoch, epoch, self._seat.address, self.owner)
-        topics = await self._errand(survey.topics, self._scout, list(taken))
-        for vshard, rows in topics.items():
-            if rows:
-                await self._try_load(vshard)
+
+    async def _begin(self) -> None:
+        """Those of what is new that have topics are taken over. If that cannot be told now, at the next look."""
+        new = [vshard for vshard in self._new if vshard in self.mine]
+        topics = await self._errand(survey.topics, self._scout, new) if new else {}
+        self._new.difference_update(new)
+        self._want(vshard for vshard, rows in topics.items() if rows)
+
+    async def _own(self, vshards: Sequence[int]) -> dict[int, int]:
+        """Own these, those that can be had; nothing, if the session has ended meanwhile."""
+        owner = self.owner
+        taken: dict[int, int] = await self._errand(owning.own, self._scout, owner, vshards)
+        if owner != self.owner:
+            return {}
+        self.mine.update(taken)
+        self._new.update(taken)
+        return taken
 
     def _is_stray(self, vshard: int, owner: Owner) -> bool:
         """Whether it is ours, and we do not know it: a commit failed, and so did owning it again."""
         return owner.owner == self.owner and vshard not in self.mine
-
-    async def _try_load(self, vshard: int) -> None:
-        try:
-            await self._load(vshard)
-        except Error as problem:
-            LOGGER.warning("%s: virtual shard %d could not be taken over: %s", self._name, vshard, problem)
 
     def _forget(self, vshard: int, why: str) -> None:
         self.mine.pop(vshard, None)
@@ -142,13 +166,10 @@ class Tenure:
 
     async def _own_again(self, vshards: list[int]) -> None:
         try:
-            taken = await self._errand(owning.own, self._scout, self.owner, vshards)
+            await self._own(vshards)
+            await self._begin()
         except Error as problem:
             LOGGER.warning("%s: %s", self._name, problem)
-            return
-        for vshard, epoch in taken.items():
-            self.mine[vshard] = epoch
-            await self._try_load(vshard)
 
     def check(self) -> None:
         """Doubt everything if no beat reached the server in time."""
@@ -161,6 +182,7 @@ class Tenure:
         self._meters.doubts += 1
         for vshard in list(self.mine):
             self._forget(vshard, why)
+        self._new.clear()
         self.owner = uuid4()
         self._renewed_at = time.monotonic()
 

@@ -1,0 +1,99 @@
+"""Taking over may take long, and may fail: the session goes on, and so does everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from mqueue.cluster.holding import Holding
+from mqueue.heart.checkpoint import Checkpoint
+from mqueue.log.postgres.log import PostgresLog
+from mqueue.model.errors import Corrupt, Unavailable
+from mqueue.policy.routing import virtual_shard
+from mqueue.testing import ManualClock
+from tests.cluster.alone import VSHARD, Alone, wait_until
+from tests.cluster.test_upkeep import publish, taken
+
+OTHER = virtual_shard("default", "other")
+SESSION_MS = 2_000
+
+
+@pytest.fixture
+def node(database: str) -> Iterator[Alone]:
+    """It delivers from the topics t and other."""
+    node = Alone(database, ManualClock(), SESSION_MS)
+    publish(node, 0, 10)
+    node.ask(lambda mouth, owner: mouth.publish("other", b"x"))
+    yield node
+    node.close()
+
+
+def asked(node: Alone, vshard: int) -> Future[Holding]:
+    return asyncio.run_coroutine_threadsafe(node.estate.holding(vshard), node.estate.loop)
+
+
+def loads_as(monkeypatch: pytest.MonkeyPatch, before: Callable[[], Any]) -> None:
+    """Whoever takes over topic t does this first."""
+    real = PostgresLog.load
+
+    def load(log: PostgresLog) -> Checkpoint | None:
+        if log.vshard == VSHARD:
+            before()
+        return real(log)
+
+    monkeypatch.setattr(PostgresLog, "load", load)
+
+
+def test_the_session_goes_on_while_a_take_over_takes_long(node: Alone, monkeypatch) -> None:
+    """The node is ready meanwhile, serves the rest, and whoever asks for what is not there yet waits for that."""
+    go_on = threading.Event()
+    loads_as(monkeypatch, lambda: go_on.wait(30))
+    node.again()
+    assert not go_on.is_set()
+    begun, meters = time.monotonic(), node.estate.meters
+    waiting = asked(node, VSHARD)
+    assert OTHER in node.estate.holdings or asked(node, OTHER).result(10)
+    wait_until(lambda: meters.beaten_at > begun + 2 * SESSION_MS / 1000 or time.monotonic() > begun + 25)
+    assert (meters.doubts, waiting.done(), meters.beaten_at > begun) == (0, False, True)
+    go_on.set()
+    assert waiting.result(60).vshard == VSHARD
+    assert (len(taken(node, 20)), meters.doubts) == (10, 0)
+
+
+def test_slow_reads_do_not_hold_up_the_beat(node: Alone) -> None:
+    """All threads that read for requests and looks are busy."""
+    go_on, begun = threading.Event(), time.monotonic()
+    busy = [
+        asyncio.run_coroutine_threadsafe(errand(go_on.wait, 30), node.estate.loop)
+        for errand in (node.estate._errand, node.estate._errand, node.estate._looks)
+    ]
+    wait_until(lambda: node.estate.meters.beaten_at > begun + 2 * SESSION_MS / 1000)
+    assert node.estate.meters.doubts == 0
+    go_on.set()
+    assert all(one.result(60) for one in busy)
+
+
+@pytest.mark.parametrize("problem", [StopIteration, AssertionError, RuntimeError, Corrupt, Unavailable])
+def test_one_that_cannot_be_taken_over_is_tried_again(node: Alone, monkeypatch, problem: type[Exception]) -> None:
+    """The others are there; who asks for it is told why."""
+    sick = True
+
+    def fail() -> None:
+        if sick:
+            raise problem("no good")
+
+    loads_as(monkeypatch, fail)
+    node.again()
+    assert asked(node, OTHER).result(60).vshard == OTHER
+    with pytest.raises(Unavailable, match="no good"):
+        asked(node, VSHARD).result(60)
+    assert (node.estate.lives, node.estate.meters.doubts) == (True, 0)
+    sick = False
+    wait_until(lambda: VSHARD in node.estate.holdings)
+    assert len(taken(node, 20)) == 10
