@@ -9,16 +9,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
+import msgspec
 import pytest
 
 from mqueue.cluster.holding import Holding
 from mqueue.heart.checkpoint import Checkpoint
 from mqueue.log.postgres.log import PostgresLog
+from mqueue.log.segments.points import decode
 from mqueue.model.errors import Corrupt, Unavailable
 from mqueue.policy.routing import virtual_shard
 from mqueue.testing import ManualClock
 from tests.cluster.alone import VSHARD, Alone, wait_until
-from tests.cluster.test_upkeep import publish, taken
+from tests.cluster.test_upkeep import depth, publish, taken
 
 OTHER = virtual_shard("default", "other")
 SESSION_MS = 2_000
@@ -97,3 +99,88 @@ def test_one_that_cannot_be_taken_over_is_tried_again(node: Alone, monkeypatch, 
     sick = False
     wait_until(lambda: VSHARD in node.estate.holdings)
     assert len(taken(node, 20)) == 10
+
+
+def spoil(node: Alone, how_many: int) -> None:
+    """The newest checkpoints are cut off in the middle."""
+    node.link.call(
+        "update mqueue.checkpoints set body = substring(body from 1 for 300) where vshard = %b "
+        "and seq in (select seq from mqueue.checkpoints where vshard = %b order by seq desc limit %b)",
+        (VSHARD, VSHARD, how_many),
+    )
+
+
+def points(node: Alone) -> int:
+    return int(node.link.call("select count(*) from mqueue.checkpoints where vshard = %b", (VSHARD,))[0][0])
+
+
+@pytest.fixture
+def worn(node: Alone) -> Alone:
+    """Two checkpoints; behind the newer one the floor rose, and some is kept below it."""
+    node.ask(lambda mouth, owner: owner.configure("t", retention={"on_ack": True}))
+    node.ask(lambda mouth, owner: mouth.publish("t", b"later", delay="10d"))
+    for number in range(1, 7):
+        publish(node, 10 * number, 10)
+        taken(node, 3, ack=False)
+        taken(node, 9)
+        for _ in range(2):
+            node.clock.advance("4h")
+            depth(node)
+        node.save()
+    assert points(node) == 2
+    assert floor(node) > older_floor(node) > 0
+    assert node.link.call("select count(*) > 0 from mqueue.frames_kept")[0][0]
+    return node
+
+
+def floor(node: Alone) -> int:
+    return int(node.link.call("select max(floor) from mqueue.floors")[0][0])
+
+
+def older_floor(node: Alone) -> int:
+    """Of the checkpoint before the last one."""
+    rows = node.link.call("select body from mqueue.checkpoints where vshard = %b order by seq limit 1", (VSHARD,))
+    [topic] = [decode(body) for body in msgspec.msgpack.decode(rows[0][0], type=list[bytes])]
+    return max(partition.floor for partition in topic.partitions)
+
+
+def test_the_checkpoint_before_the_last_one_will_do(worn: Alone) -> None:
+    before = depth(worn)
+    spoil(worn, 1)
+    worn.again()
+    assert depth(worn) == before
+    _, _, open, _, leased = before
+    assert len(taken(worn, 100)) == open - leased - 1, "all but the one that is for later"
+    worn.save()
+    worn.again()
+    assert taken(worn, 100) == []
+
+
+def test_where_no_checkpoint_can_be_read_the_whole_journal_will_do(node: Alone) -> None:
+    for _ in range(2):
+        taken(node, 3)
+        node.save()
+    before = depth(node)
+    spoil(node, 2)
+    node.again()
+    assert depth(node) == before
+    assert len(taken(node, 20)) == 4
+
+
+def test_what_was_dropped_since_an_older_checkpoint_is_not_made_up(worn: Alone) -> None:
+    """Better none than half of it. The rest of the node does not mind."""
+    at = older_floor(worn)
+    spoil(worn, 1)
+    worn.link.call("delete from mqueue.frames where base = %b", (at,))
+    worn.again()
+    assert asked(worn, OTHER).result(60).vshard == OTHER
+    with pytest.raises(Unavailable, match="were dropped since checkpoint"):
+        asked(worn, VSHARD).result(60)
+
+
+def test_what_is_missing_in_the_journal_is_not_passed_over(worn: Alone) -> None:
+    spoil(worn, 2)
+    worn.link.call("delete from mqueue.journal where vshard = %b and seq <= 2", (VSHARD,))
+    worn.again()
+    with pytest.raises(Unavailable, match="row 1 of the journal of virtual shard"):
+        asked(worn, VSHARD).result(60)

@@ -6,9 +6,10 @@ order of all rows, or that all of them lie far ahead.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from operator import itemgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -25,13 +26,16 @@ from mqueue.log.postgres import frames as shelf
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.tape import Place, Tape
 from mqueue.log.segments import points
+from mqueue.model.errors import Corrupt
 from mqueue.model.events import Event, TopicMade
 from mqueue.model.settings import Settings
 from mqueue.wire import journal as as_bytes
 from mqueue.wire.frame import Frame
 from mqueue.wire.head import NUMBERS, PRIORITY, head_of
 
+LOGGER = logging.getLogger("mqueue.cluster")
 _ENTRIES_AT_ONCE = 2_000
+_BODIES = msgspec.msgpack.Decoder(list[bytes])
 _SETTINGS = msgspec.msgpack.Decoder(Settings)
 
 Read: TypeAlias = Callable[[int, int, int], Frame | None]
@@ -98,34 +102,57 @@ class Stock(Struct):
         return sorted(found)
 
 
+class Start(Struct):
+    """The newest checkpoint that can be read."""
+
+    seq: int
+    topics: dict[int, TopicPoint]
+    newest: bool
+    """Whether it is the newest of all. Floors may have risen behind one that cannot be read."""
+
+
 def take_stock(link: Link, vshard: int, horizon: int) -> Stock:
     """`horizon`: what is due later is not loaded now. It is at least so far ahead that time does not get there while
-    what happened is folded."""
+    what happened is folded. Raises Corrupt if what is there does not fit together."""
     rows = {row.id: row for row in map(catalog.known_as, catalog.topics_of(link, [vshard]))}
-    point = journal.last_point(link, vshard)
-    seq, saved = (0, []) if point is None else (point[0], msgspec.msgpack.decode(point[1], type=list[bytes]))
-    point_seq = seq
-    topics = {topic.id: topic for topic in map(points.decode, saved)}
+    start = _start(link, vshard)
+    seq, topics = start.seq, start.topics
     events: dict[int, list[Event]] = {}
     while found := journal.entries(link, vshard, seq, _ENTRIES_AT_ONCE):
         for number, _, body in found:
-            assert number == seq + 1, "nothing is missing in a journal"
+            if number != seq + 1:
+                raise Corrupt(f"row {seq + 1} of the journal of virtual shard {vshard} is missing")
             seq = number
             for event in as_bytes.decode(body):
                 events.setdefault(event.topic, []).append(event)
-    stock = Stock(rows, topics, events, point_seq, seq, {}, {}, {}, horizon)
+    stock = Stock(rows, topics, events, start.seq, seq, {}, {}, {}, horizon)
     for topic in {*rows, *topics}:
-        _take_stock_of(link, topic, stock)
+        _take_stock_of(link, topic, stock, start)
     stock.horizon = max(horizon, stock.newest() + FAR_MS)
     return stock
 
 
-def _take_stock_of(link: Link, topic: int, stock: Stock) -> None:
+def _start(link: Link, vshard: int) -> Start:
+    """Two checkpoints are kept, and the journal since the older one. If none can be read, that may be all of it."""
+    before: int | None = None
+    while (point := journal.last_point(link, vshard, before)) is not None:
+        seq, body = point
+        try:
+            saved = [points.decode(topic) for topic in _BODIES.decode(body)]
+            return Start(seq, {topic.id: topic for topic in saved}, before is None)
+        except (msgspec.MsgspecError, Corrupt) as problem:
+            LOGGER.warning("checkpoint %d of virtual shard %d cannot be read: %s", seq, vshard, problem)
+            before = seq
+    return Start(0, {}, before is None)
+
+
+def _take_stock_of(link: Link, topic: int, stock: Stock, start: Start) -> None:
     """The frames of a topic, those that are kept below a floor too."""
     late = {(partition, base): at for _, partition, base, _, at in journal.lates(link, [topic])}
     kept = shelf.kept_heads(link, topic)
     stock.kept[topic] = {(row[0], row[1]) for row in kept}
-    for row in sorted((*kept, *shelf.heads(link, topic)), key=itemgetter(0, 1)):
+    found = [*kept, *shelf.heads(link, topic)] if start.newest else _as_of(link, topic, kept, start)
+    for row in sorted(found, key=itemgetter(0, 1)):
         partition, base, count, id, at, size, head = row
         tape = stock.tapes.setdefault((topic, partition), Tape())
         tape.add(Place(base, count, id, late.get((partition, base), at), size, base))
@@ -133,6 +160,33 @@ def _take_stock_of(link: Link, topic: int, stock: Stock) -> None:
     for partition, end in shelf.ends_kept(link, topic):
         tape = stock.tapes.setdefault((topic, partition), Tape())
         tape.next = max(tape.next, end)
+    if topic in stock.rows and not start.newest:
+        _check_whole(topic, stock, start)
+
+
+def _as_of(link: Link, topic: int, kept: list[tuple[Any, ...]], start: Start) -> list[tuple[Any, ...]]:
+    """What an older checkpoint speaks of: the frames above the floors of its time, as far as their days are there."""
+    point = start.topics.get(topic)
+    floors = {} if point is None else {number: place.floor for number, place in enumerate(point.partitions)}
+    found = [row for row in kept if row[1] < floors.get(row[0], 0)]
+    return found + [row for row in shelf.heads(link, topic, below=True) if row[1] >= floors.get(row[0], 0)]
+
+
+def _check_whole(topic: int, stock: Stock, start: Start) -> None:
+    """Raise if something of what a checkpoint speaks of was dropped since then."""
+    point = start.topics.get(topic)
+    places = {} if point is None else dict(enumerate(point.partitions))
+    for partition in {*places, *(part for number, part in stock.tapes if number == topic)}:
+        tape, place = stock.tapes.get((topic, partition), Tape()), places.get(partition)
+        due = 0 if place is None else place.floor
+        owed = 0 if place is None else sum(mask.bit_count() for _, mask in place.kept)
+        for base, count in zip(tape.bases, tape.counts, strict=True):
+            owed -= count if base < due else 0
+            if base > due:
+                break
+            due = max(due, base + count)
+        if owed > 0 or due < max(tape.next, 0 if place is None else place.next):
+            raise Corrupt(f"messages of topic {topic} were dropped since checkpoint {start.seq}, the last readable one")
 
 
 def stretches_of(place: Place, topic: int, partition: int, head: bytes, read: Read, horizon: int) -> list[Stretch]:
