@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
 from mqueue.broker.aio import AsyncBroker
+from mqueue.log.postgres import days
 from mqueue.model.message import Draft
 from mqueue.testing import ManualClock
 from tests.cluster.alone import VSHARD, Alone, wait_until
@@ -128,3 +129,36 @@ def test_offsets_go_on_though_nothing_is_left(node: Alone) -> None:
     node.again()
     assert publish(node, 10, 1) == [10]
     assert taken(node, 5) == [b"10"]
+
+
+def test_a_trace_is_kept_as_long_as_its_message(node: Alone) -> None:
+    """Days go by, checkpoints are newer than what happened, and somebody tidies up."""
+    [receipt] = node.ask(lambda mouth, owner: mouth.publish_many("t", [b"x"]))
+
+    async def failed(mouth: AsyncBroker, owner: AsyncBroker) -> None:
+        [message] = await owner.receive("t")
+        await message.nack(error="boom")
+
+    async def story(mouth: AsyncBroker, owner: AsyncBroker) -> list[str]:
+        return [event.kind for event in (await owner.trace(receipt.id)).events]
+
+    node.ask(failed)
+    before = node.ask(story)
+    assert len(before) >= 3
+    for number in range(3):
+        node.clock.advance("1d")
+        publish(node, number, 1)
+        taken(node, 1)
+        node.save()
+        node.tidy()
+    assert node.ask(story)[: len(before)] == before
+    node.ask(lambda mouth, owner: owner.configure("t", retention={"on_ack": True}))
+    while taken(node, 10):
+        pass
+    for number in range(3):
+        node.clock.advance("1d")
+        publish(node, number, 1)
+        taken(node, 1)
+        depth(node)
+        node.save()
+    wait_until(lambda: [node.tidy(), days.journal_days(node.link)[0] >= today(node) - timedelta(days=1)][-1])

@@ -172,6 +172,37 @@ def test_the_journal_of_a_day_goes_when_checkpoints_are_newer(link: Link) -> Non
     commit(link, owner, [Entry(4, 1, 5, NOON_MS, b"")], [], None)
 
 
+def test_the_journal_of_a_day_is_kept_as_long_as_what_it_speaks_of(link: Link, topic: int) -> None:
+    """Not longer, though messages are there: those of later days, of other topics, of deleted ones."""
+    owner, _ = owner_of(link, 4)
+    first, second, third = (NOON_MS + day * DAY_MS for day in range(3))
+    other = new_topic(link, "other", 4)
+    append(link, [sheet(topic), sheet(topic), sheet(other)], first)
+    for seq, at in enumerate((first, second, third), 1):
+        commit(link, owner, [Entry(4, 1, seq, at, b"", ((topic, 0, 0), (topic, -1, 0)))], [sheet(topic)], at)
+    point(link, owner, 4, 1, 3, third, b"")
+    one, two, three = journal_days(link)
+    assert not any(retire_journal(link, day) for day in (one, two, three)), "all of it tells of messages of the first"
+    trim(link, owner, 1, topic, [9], [kept(4, 1, 1)])
+    assert not any(retire_journal(link, day) for day in (one, two, three)), "one of them is kept"
+    trim(link, owner, 1, topic, [9], gone=[(0, 4)])
+    assert [retire_journal(link, day) for day in (one, two, three)] == [True, False, False]
+    trim(link, owner, 1, topic, [12])
+    assert retire_journal(link, two), "though other topics have messages of that day, and older ones"
+    assert not retire_journal(link, three)
+    assert retire_journal(link, three, old=True)
+
+
+def test_the_journal_of_a_topic_goes_with_it(link: Link, topic: int) -> None:
+    owner, epochs = owner_of(link, 4)
+    commit(link, owner, [Entry(4, 1, 1, NOON_MS, b"", ((topic, 0, 0),))], [sheet(topic)], NOON_MS)
+    point(link, owner, 4, 1, 1, NOON_MS, b"")
+    [day] = journal_days(link)
+    assert not retire_journal(link, day)
+    drop_topic(link, owner, epochs[4], topic, NOON_MS)
+    assert retire_journal(link, day)
+
+
 def test_a_journal_goes_on_though_newer_days_went_before_older_ones(link: Link) -> None:
     owner, _ = owner_of(link, 4)
     for seq in range(1, 4):

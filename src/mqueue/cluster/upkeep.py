@@ -22,6 +22,9 @@ POINT_ROWS = 1_000
 """After so many rows of the journal a checkpoint is worth its bytes: a take-over reads no more than twice as many."""
 POINT_MS = 60_000
 """If there is anything new at all, after so long."""
+STORY_DAYS = 90
+"""A trace is kept as long as its message; what happened longer ago than this, no longer than checkpoints need it. Else
+the journal of one message that is never done would grow for ever."""
 _DAYS_AHEAD = 2
 _TRANSACTION_MS = 40 * 24 * 3600 * 1000
 """So long a transaction that was begun in one place cannot be begun in another. Later it is found by what it staged."""
@@ -86,7 +89,7 @@ def tidy(link: Link, now: int) -> list[date]:
     gone = [day for day in days.days(link) if day < today and retention.retire(link, day)]
     for day in days.journal_days(link):
         if day < today:
-            retention.retire_journal(link, day)
+            retention.retire_journal(link, day, old=day < today - timedelta(days=STORY_DAYS))
     retention.bury(link)
     transactions.forget_homes(link, now - _TRANSACTION_MS)
     return gone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
+from typing import LiteralString
 from uuid import UUID
 
 from msgspec import Struct
@@ -69,9 +70,10 @@ def retire(link: Link, day: date) -> bool:
     return _retired(link, "select mqueue.retire(%b::date)", day)
 
 
-def retire_journal(link: Link, day: date) -> bool:
-    """Drop the journal of a day, unless some of it is newer than the checkpoints. Whether it went."""
-    return _retired(link, "select mqueue.retire_journal(%b::date)", day)
+def retire_journal(link: Link, day: date, old: bool = False) -> bool:
+    """Drop the journal of a day, unless some of it is newer than the checkpoints, or tells of messages that are there.
+    Whether it went. `old`: whatever it tells of."""
+    return _retired(link, "select mqueue.retire_journal(%b::date, %b)", day, old)
 
 
 def bury(link: Link, limit: int = 10_000) -> bool:
@@ -82,9 +84,9 @@ def bury(link: Link, limit: int = 10_000) -> bool:
     return bool(link.call("select mqueue.bury(%b)", (limit,))[0][0])
 
 
-def _retired(link: Link, sql: str, day: date) -> bool:
+def _retired(link: Link, sql: LiteralString, *params: date | bool) -> bool:
     try:
-        rows = link.call(sql, (day,))
+        rows = link.call(sql, params)
     except Busy:
         return False
     return bool(rows[0][0])
