@@ -17,7 +17,6 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-import msgspec
 import uvloop
 
 from mqueue.broker.engine import Engine
@@ -42,6 +41,7 @@ from mqueue.cluster.telling import Telling
 from mqueue.cluster.tenure import Tenure
 from mqueue.cluster.time import ShardClock
 from mqueue.cluster.tokens import token_epoch
+from mqueue.cluster.topics import Topics
 from mqueue.cluster.wal.copies import Copies
 from mqueue.cluster.wal.flush import Flush
 from mqueue.cluster.wal.wal import Wal
@@ -131,6 +131,7 @@ class Estate:
         )
         self._takeovers = Takeovers(name, self.holdings, self._tenure.mine, self._load)
         self._arriving = Arriving(self.holdings, self._homes, self.reader, self._errand, self._passed)
+        self._topics = Topics(self.holdings, self._homes, self.reader, self._errand)
         self._telling = Telling(self._arriving, self.holdings, self._homes, self._tenure, self.annex, poke)
         self._wal: Wal | None = None
         """The log of this node, if it has one."""
@@ -294,16 +295,7 @@ class Estate:
         await self._tenure.settle(found)
         self._takeovers.again()
         await self._arriving.follow(found.news)
-        await self._look_at_topics()
-
-    async def _look_at_topics(self) -> None:
-        """Other nodes change and delete topics that we publish to."""
-        known = dict(self.mouth.store.state.topics)  # others may be made while we ask
-        rows = {row.id: row for row in await self._errand(catalog.rows_of, self.reader, list(known))} if known else {}
-        for topic in known.values():
-            row = rows.get(topic.id)
-            if row is None or row.settings != msgspec.msgpack.encode(topic.settings):
-                self.mouth.forget(topic.id)
+        await self._topics.look(self.mouth)
 
     def _since(self) -> int:
         if not self._shard_clock.is_set:
