@@ -116,22 +116,22 @@ def test_who_leaves_while_another_topic_is_asked_gives_back_what_he_got(
     client: mqueue.Client, node: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before there is an answer, in the middle of a round: no attempt is used up."""
-    asked = []
+    asked = threading.Event()
 
     async def note() -> None:
-        asked.append(True)
+        asked.set()
         await asyncio.sleep(60)
 
     troubled(monkeypatch, note)
     monkeypatch.setattr("mqueue.server.placing.several._MORE_SECONDS", 60)
     client.publish(GOOD, "x")
-    leave(node, lambda: bool(asked) and client.stats(GOOD).leased == 1)
+    leave(node, asked)
     monkeypatch.undo()
     [message] = client.receive(GOOD, wait="60s")
     assert message.attempt == 1
 
 
-def leave(node: RunningServer, when: Callable[[], bool]) -> None:
+def leave(node: RunningServer, when: threading.Event) -> None:
     """Somebody asks for both topics, and is gone when something has happened."""
     body = json.dumps({"topics": [GOOD, BAD], "visibility": "1h", "limit": 10}).encode()
     there = urlsplit(node.url)
@@ -139,14 +139,7 @@ def leave(node: RunningServer, when: Callable[[], bool]) -> None:
         line.sendall(
             b"POST /v1/receive HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
         )
-        wait_for(when)
-
-
-def wait_for(happened: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not happened():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.01)
+        assert when.wait(PATIENCE_SECONDS)
 
 
 def test_what_is_done_for_somebody_who_has_left_is_undone() -> None:
