@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 import mqueue
-from mqueue.cluster import estate
+from mqueue.cluster import tenure
 from mqueue.cluster.arriving import Arriving
 from mqueue.cluster.telling import Telling
 from mqueue.config import Cluster, Config, Metrics, Secret
@@ -71,8 +71,8 @@ def test_what_one_publishes_another_delivers(node) -> None:
 def test_what_a_new_node_answers_is_there_at_once(node, monkeypatch) -> None:
     """Though the other one has thought until now that it was alone: nobody tells it, and it has no time to look."""
     monkeypatch.setattr(Telling, "tell", lambda telling, arrivals: asyncio.sleep(0))
-    monkeypatch.setattr("mqueue.cluster.estate.BEAT_SECONDS", PATIENCE_SECONDS)
-    monkeypatch.setattr("mqueue.cluster.tenure._FRESH_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(tenure, "BEAT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(tenure, "_FRESH_SECONDS", PATIENCE_SECONDS)
     with mqueue.Client(node().url) as first:
         for topic in TOPICS:
             first.create_group(topic, "default")
@@ -194,7 +194,7 @@ def test_a_topic_that_is_made_while_a_node_looks_at_the_others_stays(node, monke
         return found
 
     monkeypatch.setattr(catalog, "rows_of", slowly)
-    monkeypatch.setattr(estate, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(tenure, "BEAT_SECONDS", 0.01)
     with mqueue.Client(node().url, retry=False) as client:
         for number in range(60):
             for key in range(5):

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from mqueue.broker.engine import Engine
-from mqueue.cluster import survey
+from mqueue.cluster import survey, tenure
 from mqueue.cluster.arriving import Arriving
 from mqueue.cluster.breaker import Breaker
 from mqueue.cluster.buffer import Buffer
@@ -68,7 +68,6 @@ T = TypeVar("T")
 UNTRACED: ContextVar[bool] = ContextVar("untraced", default=False)
 """Whether who publishes something again is answered though it will not be in its trace."""
 
-BEAT_SECONDS = 1.0
 _NEWS_MS = 15_000
 """What was appended within this time is looked for again: commits are seen in another order than their ids are."""
 _CACHE_BYTES = 256 << 20
@@ -263,14 +262,15 @@ class Estate:
         """Renew the session, whatever else is done or waited for. Nothing else decides when it has ended."""
         trouble = ""
         while True:
-            await asyncio.sleep(BEAT_SECONDS)
+            await asyncio.sleep(tenure.BEAT_SECONDS)
             trouble = await self._tried(self._tenure.beat(), trouble)
             self._tenure.check()
 
     async def _look_around(self) -> None:
         trouble = ""
         while True:
-            await asyncio.sleep(BEAT_SECONDS)
+            pause, self._tenure.next_look = self._tenure.next_look, tenure.BEAT_SECONDS
+            await asyncio.sleep(pause)
             trouble = await self._tried(self._look() if self._joined else self._join(), trouble)
 
     async def _tried(self, work: Coroutine[Any, Any, None], told: str) -> str:

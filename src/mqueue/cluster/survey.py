@@ -30,6 +30,8 @@ class Survey(Struct, frozen=True):
     """When it was begun, by the clock of this machine."""
     sessions: dict[UUID, str]
     """Who is there, and where; "": whoever owns nothing."""
+    next_end: float
+    """In how many seconds the first of these sessions ends, if it is not renewed."""
     owners: dict[int, Owner]
     news: list[tuple[int, int, int]]
     """(topic, partition, end)"""
@@ -54,7 +56,7 @@ def look(link: Link, since_id: int) -> Survey:
         vshard: Owner(map_epoch, epoch, where, who) for vshard, map_epoch, epoch, where, who in owning.owners(link)
     }
     sessions = {session: address for session, _, address in owning.alive(link)}
-    return Survey(begun, sessions, owners, frames.news(link, since_id), sampled)
+    return Survey(begun, sessions, owning.next_end(link), owners, frames.news(link, since_id), sampled)
 
 
 def topics(link: Link, vshards: list[int]) -> dict[int, list[TopicRow]]:

@@ -23,7 +23,9 @@ from mqueue.model.errors import Error
 from mqueue.policy.spread import share
 
 LOGGER = logging.getLogger("mqueue.cluster")
+BEAT_SECONDS = 1.0
 _FRESH_SECONDS = 2.0
+_PAUSE_SECONDS_MIN = 0.02
 
 
 class Tenure:
@@ -65,6 +67,8 @@ class Tenure:
         self.closing = False
         self._renewed_at = 0.0
         self._looked_at = 0.0
+        self.next_look = BEAT_SECONDS
+        """In how many seconds to look again: earlier, if a session seems to end before."""
         self._met_at = 0.0
         """When we were told to look who is alive, and did."""
         self._new: set[int] = set()
@@ -98,6 +102,7 @@ class Tenure:
         owner = self.owner
         found: Survey = await self._errand(survey.look, self._scout, since_id)
         self._looked_at = found.begun
+        self.next_look = min(BEAT_SECONDS, max(_PAUSE_SECONDS_MIN, found.next_end + _PAUSE_SECONDS_MIN))
         return found if owner == self.owner else None
 
     async def settle(self, found: Survey) -> None:

@@ -62,3 +62,12 @@ def alive(link: Link) -> list[tuple[UUID, int, str]]:
         "select owner, node, address from mqueue.sessions where until > clock_timestamp() order by node, owner"
     )
     return [(owner, node, address) for owner, node, address in rows]
+
+
+def next_end(link: Link) -> float:
+    """In how many seconds the first of the sessions ends that have not ended, if none is renewed."""
+    rows = link.call(
+        "select coalesce(extract(epoch from min(until) - clock_timestamp()), 60)::float8 from mqueue.sessions "
+        "where until > clock_timestamp()"
+    )
+    return float(rows[0][0])
