@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 import mqueue
+from mqueue.cluster.tokens import is_later, token_epoch
 from mqueue.config import Cluster, Config, Metrics, Secret
 from mqueue.log.postgres import catalog, claims, frames, journal, migrate, owning
 from mqueue.log.postgres.journal import Entry
@@ -208,3 +209,11 @@ def test_settings_hold_at_all_nodes_from_when_they_are_answered(nodes) -> None:
         expiring = [message.expires_at is not None for message in nodes[0].scan(topic, partition=2)]
         assert expiring
         assert all(expiring)
+
+
+def test_a_token_tells_whether_a_later_owner_gave_it_out() -> None:
+    """Whoever was overtaken and has not heard of it does not say that such a lease is lost."""
+    token = f"{token_epoch(734, 4):08x}" + "0" * 24
+    assert [is_later(token, 734, epoch) for epoch in (3, 4, 5)] == [True, False, False]
+    assert not is_later(token, 735, 3)
+    assert not is_later("nonsense", 734, 3)

@@ -11,6 +11,11 @@ def token_epoch(vshard: int, epoch: int) -> int:
     return (epoch & 0x3FFFFF) << 10 | vshard
 
 
+def is_later(token: str, vshard: int, epoch: int) -> bool:
+    """Whether a token was given out by a later owner of a virtual shard than that of this epoch."""
+    return vshard_of(token) == vshard and int(token[:8], 16) > token_epoch(vshard, epoch)
+
+
 def vshard_of(token: str) -> int:
     """The virtual shard that gave out a token; -1 if that is no token."""
     try:

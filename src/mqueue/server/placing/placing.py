@@ -20,7 +20,7 @@ from mqueue.broker.twin import twin_of
 from mqueue.cluster.estate import UNTRACED, Estate
 from mqueue.cluster.node import Home, Node
 from mqueue.cluster.problems import AtOwner
-from mqueue.cluster.tokens import vshard_of
+from mqueue.cluster.tokens import is_later, vshard_of
 from mqueue.log.postgres import frames
 from mqueue.model.errors import Error, Refused, Unavailable
 from mqueue.model.ident import instant_of
@@ -88,7 +88,8 @@ class Placing:
             return await self._topics(call, route, subject)
         if subject.kind == "listing":
             return await self._listings.answer(call, route)
-        return await self._at_owner(call, route, await self._vshard(call, subject))
+        lease = subject.name if subject.kind == "lease" else ""
+        return await self._at_owner(call, route, await self._vshard(call, subject), lease=lease)
 
     # Where
 
@@ -154,9 +155,10 @@ class Placing:
     # How
 
     async def _at_owner(
-        self, call: Call, route: Route, vshard: int, patience: float = _PATIENCE_SECONDS
+        self, call: Call, route: Route, vshard: int, patience: float = _PATIENCE_SECONDS, lease: str = ""
     ) -> Answer | Streamed:
-        """At whoever delivers from a virtual shard; if that is nobody just now, somebody soon will.
+        """At whoever delivers from a virtual shard; if that is nobody just now, somebody soon will. `lease`: what it is
+        about.
 
         A request that another node forwarded does not wait here: the other one has to look again.
         """
@@ -167,7 +169,7 @@ class Placing:
             why: Unavailable | None = None
             try:
                 if home.here:
-                    return await self._here(call, route, home)
+                    return await self._here(call, route, home, lease)
                 if home.address:
                     return await self._forward(call, route, home)
             except Unavailable as problem:
@@ -198,9 +200,14 @@ class Placing:
                 if not asked.cancelled() and asked.exception() is None:
                     await asyncio.shield(_given_back(asked.result()))
 
-    async def _here(self, call: Call, route: Route, home: Home) -> Answer | Streamed:
+    async def _here(self, call: Call, route: Route, home: Home, lease: str) -> Answer | Streamed:
+        """A lease that a later owner gave out tells that we are it no more, though we have not heard of it yet: that
+        nobody holds it is not for us to say."""
+
         async def engine() -> Engine:
             holding = await home.estate.holding(home.vshard)
+            if is_later(lease, home.vshard, holding.epoch):
+                raise Unavailable(f"another node owns virtual shard {home.vshard} now; try again", code="not_owner")
             await home.estate.refresh(holding)
             return holding.engine
 
