@@ -65,7 +65,10 @@ class Remote:
         self._servers = [RunningServer(replace(config, cluster=node), clock) for node in nodes]
         asked = [server for server, node in zip(self._servers, nodes, strict=True) if not node.owns] or self._servers
         self._clients = [mqueue.Client(server.url, name=name, encoding=encoding, retry=False) for server in asked]
-        self._turns = cycle(self._clients)
+        self._turns = cycle(self._clients[-self.publishers :])
+
+    publishers = 0
+    """How many of them publish; 0: all."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(next(self._turns) if name.startswith("publish") else self._clients[-1], name)
@@ -74,11 +77,14 @@ class Remote:
         return self
 
     def __exit__(self, *ending: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         for client in self._clients:
             client.close()
 
     def end(self) -> None:
-        self.__exit__()
+        self.close()
         for server in self._servers:
             server.close()
 
@@ -162,6 +168,13 @@ def whole_quotas(backend) -> None:
     """For what only one server can be exact about. Of several each has a share; tests/cluster tests what they lend."""
     if backend.nodes > 1:
         pytest.skip("nodes share the quotas of namespaces")
+
+
+@pytest.fixture
+def one_publisher(monkeypatch) -> None:
+    """For what each node does for itself: which partition it takes next, how many priorities it knows of before it asks
+    the owner."""
+    monkeypatch.setattr(Remote, "publishers", 1)
 
 
 @pytest.fixture

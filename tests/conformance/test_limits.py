@@ -164,6 +164,7 @@ def test_groups_of_a_topic(make) -> None:
     assert q.groups("t") == ["g"]
 
 
+@pytest.mark.usefixtures("one_publisher")
 def test_priorities_alive(q) -> None:
     q.publish_many("t", [Draft(b"x", priority=n) for n in range(256)])
     q.publish("t", b"x", priority=255)

@@ -221,6 +221,7 @@ def test_a_key_always_goes_to_the_same_partition(q) -> None:
             assert receipt.partition == fnv1a_32(key.encode()) % 6
 
 
+@pytest.mark.usefixtures("one_publisher")
 def test_batches_without_key_go_round(q) -> None:
     q.configure("t", partitions=3)
     parts = [{r.partition for r in q.publish_many("t", [b"a", b"b"])} for _ in range(6)]
@@ -267,6 +268,7 @@ def test_a_call_that_needs_too_many_new_topics_makes_none(make) -> None:
     assert q.topics() == []
 
 
+@pytest.mark.usefixtures("one_publisher")
 def test_topics_take_turns_apart_from_each_other(make) -> None:
     q = make(partitions=2)
     for _ in range(10):

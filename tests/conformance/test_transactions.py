@@ -195,7 +195,7 @@ def test_delay_and_ttl_count_from_when_it_was_staged(q, clock) -> None:
     assert take(q, "t") == []
 
 
-def test_published_at_is_when_it_was_committed(q, clock) -> None:
+def test_published_at_is_when_it_was_committed(q, clock, backend) -> None:
     before = q.publish("t", b"0")
     q.stage(ID, "t", [b"1"])
     clock.advance("1h")
@@ -204,7 +204,7 @@ def test_published_at_is_when_it_was_committed(q, clock) -> None:
     first, second, third = q.scan("t")
     assert (first.id, second.id) == (before.id, between.id)
     assert third.published_at == second.published_at
-    assert third.id > second.id
+    assert third.id > second.id or backend.nodes > 1, "of several nodes each has ids of its own"
     assert [m.payload for m in q.receive("t", limit=5)] == [b"0", b"2", b"1"]
 
 

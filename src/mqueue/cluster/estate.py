@@ -304,14 +304,15 @@ class Estate:
         return slot << 22
 
     async def refresh(self, holding: Holding) -> None:
-        """Let time pass, and take in what other nodes have appended by now: who was answered there is seen here.
+        """Take in what other nodes have appended by now, and let time pass: who was answered there is seen here, and
+        before what is due only now.
 
         What we have published ourselves, dead letters for one, is seen when it has its place.
         """
-        self._rounds.tick(holding)
-        await holding.placed()
         if self._tenure.others:
             await self._arriving.catch_up(holding)
+        self._rounds.tick(holding)
+        await holding.placed()
 
     async def meet(self) -> None:
         """Another node has joined: from now on we look for what it appends."""

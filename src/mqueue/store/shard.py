@@ -290,6 +290,7 @@ class ShardStore(Store):
             return
         for frame in frames:
             self._check_early(topic, frame.deliver_at, now)
+            self._see(topic, frame.priority)
         self._promise(frames, now)
 
     def _promise(self, frames: list[Frame], now: int) -> list[Promise]:

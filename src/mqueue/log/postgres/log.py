@@ -258,7 +258,8 @@ class PostgresLog:
         blocks = range(start // BLOCK, (stop - 1) // BLOCK + 1)
         rows = dict.fromkeys(journal.rows_about(self._link, self.vshard, topic, partition, blocks))
         rows |= dict.fromkeys(journal.rows_about(self._link, self.vshard, topic, ANYWHERE, [0]))
-        found = [event for _, _, body in sorted(rows) for event in events_as_bytes.decode(body)]
+        known = self.seq - sum(bool(batch.events) for batch in self.flying)  # what flies may be there already
+        found = [event for seq, _, body in sorted(rows) if seq <= known for event in events_as_bytes.decode(body)]
         waiting = [event for batch in (*self.flying, self.batch) for event in batch.events]
         return [event for event in (*found, *waiting) if event.topic == topic]
 
