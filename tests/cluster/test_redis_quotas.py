@@ -154,6 +154,7 @@ def test_who_comes_and_goes_brings_nothing(redis_server) -> None:
             mine.run(30, flood(list(range(alive)), 20, 1))
 
 
+@pytest.mark.long
 def test_a_node_that_comes_later_gets_of_what_others_have(database: str, redis_server: RedisServer) -> None:
     """A newcomer would have to wait for a minute and a half until its own share suffices."""
     limited = config(database, redis_server, quotas=NamespaceQuotas(100))

@@ -183,6 +183,7 @@ PER_SECOND, BURST = 20, 20
 LIMITED = Security(rate_limit=RateLimit(PER_SECOND, BURST))
 
 
+@pytest.mark.long
 def test_nodes_lend_each_other_and_do_without_redis(database: str) -> None:
     with RedisServer() as server, nodes(2, config(database, server, security=LIMITED)) as (one, other):
         wait_until(lambda: _rate([one]) > 0.8)

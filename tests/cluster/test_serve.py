@@ -54,6 +54,7 @@ def test_a_node_does_not_forward_to_one_whose_certificate_it_cannot_check(
     """Half of all topics are there: of thirty-two one at least."""
     config = encrypted(database, certificate, None)
     codes = set()
+    monkeypatch.setattr(placing, "_PATIENCE_SECONDS", 5)  # until each has its share
     with (
         RunningServer(config),
         RunningServer(config) as second,

@@ -21,6 +21,7 @@ def node(database: str) -> Iterator[Alone]:
 
 def test_topics_that_are_gone_are_forgotten(node: Alone, monkeypatch) -> None:
     """Those of transactions too, which nobody ever sees; and those of others, of which we only heard."""
+    monkeypatch.setattr("mqueue.cluster.tenure.BEAT_SECONDS", 0.05)
     monkeypatch.setattr("mqueue.cluster.topics._SWEEP_LOOKS", 1)
     monkeypatch.setattr("mqueue.cluster.topics._HEARD_AT_ONCE", 3)
 

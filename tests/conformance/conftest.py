@@ -2,9 +2,9 @@
 
 A new log or a new face joins by one entry in BACKENDS. The tests use the public calls only and know no backend.
 
-Clusters take longer than all others together, so they are asked for: `MQUEUE_BACKENDS="1-shard-1-node"`, any number of
-words out of CLUSTERS, or `clusters` for all of them. The nodes of a cluster publish in turn; all else is
-asked of one of them.
+Clusters take longer than all others together. So one of them runs a few modules (BRIEFLY), and all else is asked for:
+`MQUEUE_BACKENDS="1-shard-1-node"`, any number of words out of CLUSTERS, or `clusters` for all of them. The nodes of a
+cluster publish in turn; all else is asked of one of them.
 """
 
 from __future__ import annotations
@@ -143,12 +143,27 @@ BACKENDS = {
     "json": Backend(_json, embedded=False),
     "arrow": Backend(_arrow, embedded=False),
 }
+SMALLEST = "1-shard-1-node"
+BRIEFLY = ("leases", "settle", "order", "retry", "idempotency", "dlq", "groups")
+"""What the smallest cluster runs if nothing is asked for: the tests of delivery."""
 _ASKED = os.environ.get("MQUEUE_BACKENDS", "").split()
 if unknown := set(_ASKED) - {"clusters", *CLUSTERS}:
     raise ValueError(f"MQUEUE_BACKENDS names {', '.join(unknown)}; there are clusters: {', '.join(CLUSTERS)}")
 for _name, _shape in CLUSTERS.items():
-    if _name in _ASKED or "clusters" in _ASKED:
+    if _name in _ASKED or "clusters" in _ASKED or (_name == SMALLEST and not _ASKED):
         BACKENDS[_name] = Backend(_shape.open, embedded=False, nodes=_shape.nodes + _shape.idle)
+
+
+def pytest_collection_modifyitems(config, items) -> None:
+    """Leave out what takes too long and is not asked for."""
+    if _ASKED:
+        return
+    modules = tuple(f"tests.conformance.test_{name}" for name in BRIEFLY)
+    left_out = [item for item in items if f"[{SMALLEST}" in item.name and item.module.__name__ not in modules]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture(params=BACKENDS)

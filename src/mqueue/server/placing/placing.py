@@ -155,7 +155,7 @@ class Placing:
     # How
 
     async def _at_owner(
-        self, call: Call, route: Route, vshard: int, patience: float = _PATIENCE_SECONDS, lease: str = ""
+        self, call: Call, route: Route, vshard: int, patience: float | None = None, lease: str = ""
     ) -> Answer | Streamed:
         """At whoever delivers from a virtual shard; if that is nobody just now, somebody soon will. `lease`: what it is
         about.
@@ -177,7 +177,7 @@ class Placing:
                 if not _again(problem, call, route):
                     raise
                 why = problem
-            until = until or loop.time() + patience
+            until = until or loop.time() + (_PATIENCE_SECONDS if patience is None else patience)
             stays = FORWARDED not in call.headers or (why is not None and why.code == "topic_gone")
             if not stays or loop.time() >= until:
                 raise why or Unavailable(f"nobody delivers from virtual shard {vshard} now", code="not_owner")
@@ -251,7 +251,7 @@ class Placing:
             return await self._run(call, route, estate, engine)
         except AtOwner as told:
             try:
-                return await self._at_owner(call, route, told.vshard, _PATIENCE_SECONDS if told.must else 0)
+                return await self._at_owner(call, route, told.vshard, None if told.must else 0)
             except Unavailable as problem:
                 if told.must or problem.applied is not False:
                     raise
