@@ -50,9 +50,9 @@ def doubt(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The first request since it was emptied is done, and who asked is told that nobody knows: the routes asked for."""
     here, asked = Placing._here, ["nothing yet"]
 
-    async def in_doubt(self: Placing, call: Any, route: Any, home: Any) -> Any:
+    async def in_doubt(self: Placing, call: Any, route: Any, home: Any, lease: str) -> Any:
         asked.append(f"{route.method} {route.path}")
-        answer = await here(self, call, route, home)
+        answer = await here(self, call, route, home, lease)
         if len(asked) > 1:
             return answer
         raise Unavailable("it went to another node", code="not_owner", applied=None)

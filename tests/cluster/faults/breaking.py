@@ -66,8 +66,9 @@ def kill_server(scene: Scene) -> Disturbance:
     scene.stage.servers[number].kill()
     scene.wait(AWAY_SECONDS)
     scene.stage.servers[number].start()
-    scene.wait_back(topics, since)
-    return Disturbance(since, now(), topics, silent=topics)
+    whole = now()
+    scene.wait_for(topics, whole)
+    return Disturbance(since, now(), topics, silent=topics, whole=whole)
 
 
 def pause_server(scene: Scene) -> Disturbance:

@@ -22,6 +22,15 @@ def back_after(history: History, topics: Iterable[Topic], since: float) -> dict[
     return found
 
 
+def served_after(history: History, topics: Iterable[Topic], since: float, whole: float) -> dict[str, float]:
+    """By topic: how long after a moment something was delivered, whoever owns it, to who asked when all was whole."""
+    found = {}
+    for topic in topics:
+        calls = [call for call in history.answered(Receive) if call.topic == topic.name and call.got]
+        found[topic.name] = min((call.ended - since for call in calls if call.begun > whole), default=float("inf"))
+    return found
+
+
 def served(history: History, topic: Topic, since: float) -> bool:
     """Whether something of a topic was delivered to somebody who asked after a moment."""
     return any(call.got and call.begun > since and call.topic == topic.name for call in history.answered(Receive))

@@ -108,7 +108,11 @@ def _measure(outcome: Outcome, history: History, disturbance: Disturbance, begun
     outcome.calls, outcome.unknown = len(calls), sum(call.outcome == UNKNOWN for call in calls)
     if disturbance.general:
         return
-    outcome.back = max(measures.back_after(history, disturbance.topics, since).values(), default=0.0)
+    if disturbance.whole:
+        back = measures.served_after(history, disturbance.topics, since, disturbance.whole)
+    else:
+        back = measures.back_after(history, disturbance.topics, since)
+    outcome.back = max(back.values(), default=0.0)
     open_topics = [topic for topic in history.topics.values() if topic not in disturbance.silent]
     outcome.silence = measures.longest_gap(measures.publishing(history, open_topics), since, until)
     others = [topic for topic in history.topics.values() if topic not in disturbance.topics]

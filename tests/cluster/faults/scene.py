@@ -37,6 +37,8 @@ class Disturbance(Struct):
     """Who could not be asked."""
     general: bool = False
     """Whether nobody could be sure of anything: then there is nothing to measure."""
+    whole: float = 0.0
+    """From when on whoever owned before may deliver again; 0: it has to be an owner that came later."""
     in_time: float = 0.0
     """Within so many seconds somebody has to deliver again: a session lasts five, and nodes look once a second. Whoever
     asks one that stands still needs another to give up."""
