@@ -187,8 +187,8 @@ def whole_quotas(backend) -> None:
 
 @pytest.fixture
 def one_publisher(monkeypatch) -> None:
-    """For what each node does for itself: which partition it takes next, how many priorities it knows of before it asks
-    the owner."""
+    """For what each node does for itself: how its ids rise, which partition it takes next, how many priorities it knows
+    of before it asks the owner."""
     monkeypatch.setattr(Remote, "publishers", 1)
 
 

@@ -19,6 +19,7 @@ def fnv1a_32(key: bytes) -> int:
     return value
 
 
+@pytest.mark.usefixtures("one_publisher")
 def test_a_receipt_tells_where_the_message_is(q) -> None:
     first, second = q.publish("t", b"a"), q.publish("t", b"b")
     assert (first.topic, first.partition, first.offset, first.duplicate) == ("t", 0, 0, False)
