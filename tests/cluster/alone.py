@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable
 from datetime import date
 from typing import Any
@@ -90,12 +89,3 @@ def _anything(link: Link) -> None:
 
 def _nobody(address: str, namespace: str, topic: str) -> None:
     raise AssertionError("there is no other node")
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Two who drop days at the same time leave each other alone: so it may take a second look."""
-    for _ in range(600):
-        if condition():
-            return
-        threading.Event().wait(0.1)
-    raise AssertionError("it did not come to pass")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -15,8 +14,7 @@ from mqueue.log.postgres.link import Link
 from mqueue.policy.routing import VIRTUAL_SHARDS
 from mqueue.testing import RedisServer
 from mqueue.testing.server import RunningServer
-
-PATIENCE_SECONDS = 120
+from tests.cluster.patience import wait_until
 
 
 def access(server: RedisServer) -> Access:
@@ -46,11 +44,3 @@ def _shared_out(database: str, count: int) -> None:
     with closing(Link(database, "test")) as link:
         share = VIRTUAL_SHARDS // count
         wait_until(lambda: sorted(Counter(row[4] for row in owning.owners(link)).values())[0] >= share)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(PATIENCE_SECONDS * 20):
-        if condition():
-            return
-        threading.Event().wait(0.05)
-    raise AssertionError("it did not come to pass")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,9 +12,9 @@ from mqueue.server.placing.peers import Peers
 from mqueue.server.security.tokens import issue
 from mqueue.testing import PostgresServer
 from mqueue.testing.server import RunningServer
+from tests.cluster.patience import wait_until
 from tests.integration.asking import Asking
 
-PATIENCE_SECONDS = 60
 SECRET = "a secret of a test, long enough for HS256"
 PEPPER = "pepper of a test, long enough for BLAKE2b"
 
@@ -39,14 +38,6 @@ def admin(url: str) -> Asking:
 def nodes(database: str) -> Iterator[list[RunningServer]]:
     with RunningServer(config(database)) as first, RunningServer(config(database)) as second:
         yield [first, second]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(PATIENCE_SECONDS * 10):
-        if condition():
-            return
-        threading.Event().wait(0.1)
-    raise AssertionError("it did not come to pass")
 
 
 def knows(node: RunningServer, key: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -21,6 +20,7 @@ from mqueue.policy.routing import virtual_shard
 from mqueue.server.placing import placing
 from mqueue.testing import PostgresServer
 from mqueue.testing.server import RunningServer
+from tests.cluster.patience import wait_until
 from tests.integration.hop import Node as Hop
 
 PATIENCE_SECONDS = 120
@@ -42,14 +42,6 @@ def _fit_to_print(message: str) -> str:
     assert "\n" not in message
     assert "hush" not in message
     return message
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(PATIENCE_SECONDS * 10):
-        if condition():
-            return
-        threading.Event().wait(0.1)
-    raise AssertionError("it did not come to pass")
 
 
 @pytest.fixture

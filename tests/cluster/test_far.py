@@ -13,7 +13,8 @@ from mqueue.log.postgres import frames
 from mqueue.model.errors import Conflict
 from mqueue.model.message import Draft, Receipt
 from mqueue.testing import ManualClock
-from tests.cluster.alone import VSHARD, Alone, wait_until
+from tests.cluster.alone import VSHARD, Alone
+from tests.cluster.patience import wait_until
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

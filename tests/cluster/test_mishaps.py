@@ -25,8 +25,8 @@ from mqueue.model.settings import Settings
 from mqueue.policy.routing import virtual_shard
 from mqueue.testing import PostgresServer
 from mqueue.testing.server import RunningServer
+from tests.cluster.patience import wait_until
 
-PATIENCE_SECONDS = 60
 TOPICS = [f"t{number}" for number in range(8)]
 
 
@@ -58,14 +58,6 @@ def once(call: Callable[..., Any], instead: Callable[..., Any], when: Callable[.
 
 def fails(*args: Any, **more: Any) -> Any:
     raise ShardDown("it broke, once", applied=None)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(PATIENCE_SECONDS * 10):
-        if condition():
-            return
-        threading.Event().wait(0.1)
-    raise AssertionError("it did not come to pass")
 
 
 def drained(client: mqueue.Client, topic: str, count: int) -> list[bytes]:

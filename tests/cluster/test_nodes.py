@@ -20,6 +20,7 @@ from mqueue.log.postgres.link import Link
 from mqueue.policy.routing import virtual_shard
 from mqueue.testing import PostgresServer
 from mqueue.testing.server import RunningServer
+from tests.cluster.patience import wait_until
 
 PATIENCE_SECONDS = 60
 TOPICS = [f"t{number}" for number in range(12)]
@@ -38,14 +39,6 @@ def node(postgres: PostgresServer, database: str) -> Iterator[Callable[..., Runn
     yield start
     for server in running:
         server.close()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(PATIENCE_SECONDS * 10):
-        if condition():
-            return
-        threading.Event().wait(0.1)
-    raise AssertionError("it did not come to pass")
 
 
 def drained(client: mqueue.Client, topic: str) -> list[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterator
 from uuid import uuid4
 
@@ -14,10 +13,10 @@ from mqueue.config import Cluster, Config, Metrics, Redis, Secret
 from mqueue.log.postgres.link import Link
 from mqueue.testing import PostgresServer, RedisServer
 from mqueue.testing.server import RunningServer
+from tests.cluster.patience import wait_until
 from tests.integration.asking import Asking
 from tests.integration.test_metrics import PAGE, Numbers, numbers, of, settle
 
-PATIENCE_SECONDS = 60
 TOPICS = [f"t{number}" for number in range(12)]
 
 
@@ -36,14 +35,6 @@ def node(database: str) -> Iterator[Callable[[], Asking]]:
     yield start
     for server in running:
         server.close()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(PATIENCE_SECONDS * 10):
-        if condition():
-            return
-        threading.Event().wait(0.1)
-    raise AssertionError("it did not come to pass")
 
 
 def test_whoever_is_asked_counts_all(node) -> None:

@@ -22,7 +22,8 @@ from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.tape import Place
 from mqueue.server.placing.poking import Poker
 from mqueue.testing import RedisServer
-from tests.cluster.redis_nodes import PATIENCE_SECONDS, access, config, nodes, wait_until
+from tests.cluster.patience import PATIENCE_SECONDS, wait_until
+from tests.cluster.redis_nodes import access, config, nodes
 
 ARRIVAL = Arrival(3, 1, 40, 2, 7_000, 5, 9, b"h" * 88, None, b"body")
 PLACE = Place(40, 2, 7_000, 5, 9, 40)

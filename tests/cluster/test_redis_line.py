@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 from mqueue.cluster.redis.line import Access, Away, Line, clients_of
 from mqueue.server.security.certificates import CERTIFICATE_NAME, KEY_NAME, self_signed, write_pair
 from mqueue.testing import RedisServer
+from tests.cluster.patience import wait_until
 
 CLUSTER = UUID(int=7)
 PATIENCE_SECONDS = 120
@@ -24,14 +25,6 @@ PATIENCE_SECONDS = 120
 
 def access(server: RedisServer) -> Access:
     return Access((f"127.0.0.1:{server.port}",), password=server.password)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(PATIENCE_SECONDS * 20):
-        if condition():
-            return
-        threading.Event().wait(0.05)
-    raise AssertionError("it did not come to pass")
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from mqueue.config import NamespaceQuotas
 from mqueue.model.errors import QuotaExceeded
 from mqueue.policy.quota import Quotas
 from mqueue.testing import RedisServer
-from tests.cluster.redis_nodes import access, config, nodes, wait_until
+from tests.cluster.patience import wait_until
+from tests.cluster.redis_nodes import access, config, nodes
 
 TICK_MS = 200
 START_MS = 1_800_000_000_000

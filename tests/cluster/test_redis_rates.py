@@ -24,7 +24,8 @@ from mqueue.model.errors import QuotaExceeded
 from mqueue.server.security import peers
 from mqueue.testing import RedisServer
 from mqueue.testing.server import RunningServer
-from tests.cluster.redis_nodes import access, config, nodes, wait_until
+from tests.cluster.patience import wait_until
+from tests.cluster.redis_nodes import access, config, nodes
 
 TICK_MS = 200
 STEP_MS = 20

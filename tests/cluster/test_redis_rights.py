@@ -20,7 +20,7 @@ from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.tape import Place
 from mqueue.model.errors import QuotaExceeded
 from mqueue.testing import RedisServer
-from tests.cluster.redis_nodes import PATIENCE_SECONDS, wait_until
+from tests.cluster.patience import PATIENCE_SECONDS, wait_until
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cluster.md"
 HEARD: list[Wake] = []

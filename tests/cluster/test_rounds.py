@@ -11,7 +11,8 @@ from mqueue.cluster import upkeep
 from mqueue.log.postgres.link import Link
 from mqueue.model.errors import Unavailable
 from mqueue.testing import ManualClock
-from tests.cluster.alone import VSHARD, Alone, wait_until
+from tests.cluster.alone import VSHARD, Alone
+from tests.cluster.patience import wait_until
 from tests.cluster.test_upkeep import publish, taken
 
 

@@ -19,7 +19,8 @@ from mqueue.log.segments.points import decode
 from mqueue.model.errors import Corrupt, Unavailable
 from mqueue.policy.routing import virtual_shard
 from mqueue.testing import ManualClock
-from tests.cluster.alone import VSHARD, Alone, wait_until
+from tests.cluster.alone import VSHARD, Alone
+from tests.cluster.patience import wait_until
 from tests.cluster.test_upkeep import depth, publish, taken
 
 OTHER = virtual_shard("default", "other")

@@ -9,7 +9,8 @@ import pytest
 
 from mqueue.broker.aio import AsyncBroker
 from mqueue.testing import ManualClock
-from tests.cluster.alone import Alone, wait_until
+from tests.cluster.alone import Alone
+from tests.cluster.patience import wait_until
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from mqueue.broker.aio import AsyncBroker
 from mqueue.log.postgres import days
 from mqueue.model.message import Draft
 from mqueue.testing import ManualClock
-from tests.cluster.alone import VSHARD, Alone, wait_until
+from tests.cluster.alone import VSHARD, Alone
+from tests.cluster.patience import wait_until
 
 
 @pytest.fixture

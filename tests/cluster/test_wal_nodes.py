@@ -21,7 +21,8 @@ from mqueue.config import Config
 from mqueue.log.segments.disk import RealDisk
 from mqueue.testing import NodeServer, PostgresServer, RedisServer
 from mqueue.testing.server import RunningServer
-from tests.cluster.redis_nodes import config, wait_until
+from tests.cluster.patience import wait_until
+from tests.cluster.redis_nodes import config
 
 
 @pytest.fixture
