@@ -92,8 +92,11 @@ class LeaseLost(Error):
 
 
 class Conflict(Error):
+    """It does not fit what is there. `first`: the message that an idempotency key stands for already, if it is that."""
+
     code = "conflict"
     status = 409
+    first: int | None = None
 
 
 class Expired(Error):
@@ -125,6 +128,12 @@ class Unavailable(Error):
 
 class Backpressure(Unavailable):
     code = "backpressure"
+
+
+class Stopping(Unavailable):
+    """The server was told to stop, and takes nothing new: another one may."""
+
+    code = "stopping"
 
 
 class ShardDown(Unavailable):

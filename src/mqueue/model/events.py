@@ -205,3 +205,106 @@ class Chosen(Event, frozen=True, gc=False, tag=23, array_like=True):
     """
 
     parts: tuple[str, ...]
+
+
+class Planned(Event, frozen=True, gc=False, tag=50, array_like=True):
+    """A schedule was made or changed: what is published again and again, and when next (0: it is paused, or over).
+
+    `cron` in the time zone `tz`, or every `every_ms` since it was made. `misfire`: what becomes of occurrences that
+    were missed. `count`, `last_at`, `last_id`: how many occurrences were published, which was the last, as what.
+    """
+
+    name: str
+    cron: str
+    tz: str
+    every_ms: int
+    misfire: str
+    payload: bytes
+    key: bytes | None
+    priority: int
+    headers: tuple[tuple[str, bytes], ...]
+    ttl_ms: int | None
+    made_at: int
+    next_at: int
+    paused: bool = False
+    count: int = 0
+    last_at: int = 0
+    last_id: int = 0
+
+
+class Fired(Event, frozen=True, gc=False, tag=51, array_like=True):
+    """Occurrences of a schedule were published, or passed over, with the same commit; `next_at` comes next.
+
+    `count`: how many were published; `last_at` and `last_id`: of the last of them.
+    """
+
+    name: str
+    count: int
+    last_at: int
+    last_id: int
+    next_at: int
+
+
+class Unplanned(Event, frozen=True, gc=False, tag=52, array_like=True):
+    """A schedule was deleted."""
+
+    name: str
+
+
+class GroupAssigned(Event, frozen=True, gc=False, tag=40, array_like=True):
+    """From now on each partition of the topic is for one member of the group only. It stays so."""
+
+    group: str
+
+
+class MemberJoined(Event, frozen=True, gc=False, tag=41, array_like=True):
+    """A member joined, or joined again and takes the place of the one that had its id: that has another generation."""
+
+    group: str
+    member: str
+    generation: int
+    consumer: str = ""
+
+
+class MemberLeft(Event, frozen=True, gc=False, tag=42, array_like=True):
+    """A member is none any more: it left, or was not heard of. Nobody has its partitions."""
+
+    group: str
+    member: str
+    reason: str
+
+
+class Rebalanced(Event, frozen=True, gc=False, tag=43, array_like=True):
+    """It was decided anew which member is to have which partition; empty: nobody, as there are none.
+
+    Partitions that somebody else has, or had, get no further deliveries until they are handed on.
+    """
+
+    group: str
+    reason: str
+    targets: tuple[str, ...]
+
+
+class HandedOn(Event, frozen=True, gc=False, tag=44, array_like=True):
+    """Nothing is leased of these partitions any more: whoever is to have them has them."""
+
+    group: str
+    partitions: tuple[int, ...]
+
+
+class Diverted(Event, frozen=True, gc=False, tag=30, array_like=True):
+    """Messages of ordering keys follow one that died: from now on those of `keys`, and dead are those of `spans`.
+
+    Keys are hashes.
+    """
+
+    group: str
+    keys: tuple[int, ...]
+    spans: tuple[KeyedSpan, ...] = ()
+
+
+class Rejoined(Event, frozen=True, gc=False, tag=31, array_like=True):
+    """Something of these ordering keys was redriven: their messages are delivered again."""
+
+    group: str
+    keys: tuple[int, ...]

@@ -57,6 +57,7 @@ DELIVERY_MOVES = frozenset(
     {
         (State.READY, State.LEASED),
         (State.READY, State.ACKED),  # at most once: acked as it is handed out
+        (State.READY, State.DEAD),  # it follows a dead message of its key
         (State.LEASED, State.ACKED),
         (State.LEASED, State.READY),  # release, lease expiry
         (State.LEASED, State.WAITING),  # nack

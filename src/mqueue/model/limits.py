@@ -28,8 +28,26 @@ REDRIVE_STEP_MESSAGES = 1_000
 """A redrive looks at so many of the dead at a time; others wait meanwhile."""
 REDRIVE_RATE_MAX = 1_000_000
 VISIBILITY_MS_MAX = 12 * 3600 * 1000
+MEMBER_HEARTBEAT_MS = 3_000
+"""How often a member of an assigned group is to be heard of."""
+MEMBER_SESSION_MS = 10_000
+"""A member that was not heard of for so long is dead: its partitions go to others."""
+REBALANCE_PATIENCE_MS = 30_000
+"""For so long a partition that is to move waits until what is leased of it is settled. Then those leases end."""
+REBALANCES_KEPT = 64
+"""So many rebalances of a group are remembered."""
+LABELS_MAX = 256
+LABEL_NAME_LENGTH_MAX = 256
+LABEL_LENGTH_MAX = 2048
+"""What is noted with a topic is kept in memory, and in every checkpoint."""
 TICK_MS = 10
 """The grain of delays and backoffs: what is due is due at a multiple of this, rounded up."""
+
+LOOK_AHEAD_MAX = 100_000
+"""Where messages take turns, so many of a partition are looked at before they have theirs, by each group."""
+FAIR_WEIGHTS_MAX = 1_000
+DIVERTED_KEYS_MAX = 100_000
+"""So many keys of a group are diverted at most; what fails beyond that is retried."""
 
 ID_SEQUENCE_BITS = 12
 ID_NODE_BITS = 10
@@ -48,6 +66,18 @@ COMMIT_STEP_MESSAGES = 10_000
 COMMIT_STEP_BYTES = 32 * MIB
 """A transaction that is no larger than this becomes visible at once; a larger one in steps."""
 
+SCHEDULE_EVERY_MS_MIN = 1_000
+"""A schedule repeats no more often than this."""
+SCHEDULE_BYTES_MAX = 64 * KIB
+"""Payload of a schedule: it is kept in memory, and in every checkpoint of its topic."""
+SCHEDULES_PAGE_MAX = 250
+SCHEDULE_GRACE_MS = 60_000
+"""So late an occurrence of a schedule may be before it counts as missed."""
+SCHEDULE_MISSED_MAX = 100
+"""So many occurrences that were missed are made up for at most, the last ones."""
+SCHEDULE_AGAIN_MS = 1_000
+"""What cannot be published now is tried again after this."""
+
 TIME_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
@@ -62,15 +92,18 @@ class Limits(Struct, frozen=True):
     call_bytes_max: int = 32 * MIB
     topics_max: int = 100_000
     groups_max: int = 10_000
+    members_max: int = 1_000
     cursors_max: int = 1_000
     transaction_bytes_max: int = 1024 * MIB
     transaction_parts_max: int = 10_000
     transactions_open_max: int = 1_000
     transactions_max: int = 100_000
+    schedules_max: int = 1_000
 
 
 assert 1 << ID_SEQUENCE_BITS >= FRAME_ROWS_MAX, "the ids of a frame must fit one millisecond"
 assert Limits().payload_bytes_max < FRAME_BYTES_MAX, "one message must fit one frame"
 assert Limits().call_bytes_max >= Limits().payload_bytes_max
 assert Limits().transaction_bytes_max >= Limits().call_bytes_max, "one call must fit one transaction"
+assert 3 * MEMBER_HEARTBEAT_MS < MEMBER_SESSION_MS, "a member may miss two heartbeats"
 assert COMMIT_STEP_BYTES > FRAME_BYTES_MAX, "a step must get on"

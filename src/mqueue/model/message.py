@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from mqueue.model.times import Duration, Instant
 
+QUORUM = "quorum"
+"""The durability of what a synchronous standby of the shard has confirmed, too."""
 WAL = "wal"
 """The durability of what is in the log of a node, and will be in its shard: until then it has no offset."""
 

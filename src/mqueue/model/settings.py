@@ -1,6 +1,7 @@
 """What can be set per topic: names, defaults, and how a user's value becomes ours.
 
-An unknown name is refused with the allowed ones; a bad value names itself and what would do.
+An unknown name is refused with the allowed ones; a bad value names itself and what would do. `labels` are notes that
+users and faces keep with a topic: nobody here reads them, and of them, too, only what is named changes.
 """
 
 from __future__ import annotations
@@ -12,9 +13,29 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from mqueue.model.errors import BadSetting, Error
-from mqueue.model.limits import PARTITIONS_MAX, VISIBILITY_MS_MAX
+from mqueue.model.limits import (
+    LABEL_LENGTH_MAX,
+    LABEL_NAME_LENGTH_MAX,
+    LABELS_MAX,
+    PARTITIONS_MAX,
+    VISIBILITY_MS_MAX,
+)
 from mqueue.model.names import check_name
+from mqueue.model.policies import (
+    ON_FAILURE,
+    POLICIES,
+    WEIGHTS,
+    Fairness,
+    parse_fairness,
+    parse_rate,
+    parse_weights,
+    show_fairness,
+    show_weights,
+)
 from mqueue.model.times import duration_ms
+
+CLUSTER_PARTITIONS = 6
+"""What topics of a cluster have if nobody says how many: some to share among members, few enough to look at in turn."""
 
 
 class Retention(Struct, frozen=True):
@@ -49,6 +70,16 @@ class Settings(Struct, frozen=True):
     dedup_window_ms: int = 24 * 3600 * 1000
     dedup_keys_max: int = 1_000_000
     start: str = "earliest"
+    policy: str = "strict"
+    weights: tuple[int, ...] = WEIGHTS
+    age_limit_ms: int = 60_000
+    fairness: Fairness | None = None
+    ordered: bool = False
+    on_failure: str = "block"
+    due_rate: float | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    """By name, in the order of names."""
+    trace: bool = True
 
     @property
     def attempts_max(self) -> int | None:
@@ -57,9 +88,14 @@ class Settings(Struct, frozen=True):
 
 def parse(values: Mapping[str, Any], base: Settings | None = None) -> Settings:
     """The settings `base` with what `values` names changed, from the words users type."""
-    merged = replace(base or Settings(), **check_values(values))
+    before = base or Settings()
+    merged = replace(before, **check_values(values))
+    if "labels" in values:
+        merged = replace(merged, labels=_labelled(before.labels, values["labels"]))
     if merged.backoff_max_ms < merged.backoff_ms:
         raise BadSetting(f"backoff_max ({merged.backoff_max_ms} ms) is below backoff ({merged.backoff_ms} ms)")
+    if merged.ordered and merged.on_failure == "divert" and not merged.dlq:
+        raise BadSetting("on_failure is 'divert', but dlq is off: the messages of a key would have nowhere to go")
     return merged
 
 
@@ -91,6 +127,9 @@ def describe(settings: Settings) -> dict[str, Any]:
         value = values[field]
         shown[name] = value / 1000 if field.endswith("_ms") and value is not None else value
     shown["retention"] = {k: v for k, v in asdict(settings.retention).items() if v not in (None, False)}
+    shown["weights"] = show_weights(settings.weights)
+    shown["fairness"] = show_fairness(settings.fairness)
+    shown["labels"] = dict(settings.labels)
     if settings.dlq and settings.dlq_topic:
         shown["dlq"] = settings.dlq_topic
     return shown
@@ -173,6 +212,32 @@ def _retention(name: str, value: Any) -> Retention:
     )
 
 
+def _labels(name: str, value: Any) -> tuple[tuple[str, str], ...]:
+    """Those that are given; None takes one away."""
+    if not isinstance(value, Mapping):
+        raise BadSetting(f"{name} is {value!r:.80}; it takes a mapping of names to text")
+    for label, text in value.items():
+        if not label or not _is_text(label, LABEL_NAME_LENGTH_MAX):
+            most = LABEL_NAME_LENGTH_MAX
+            raise BadSetting(f"{name}: {label!r:.80}; a name is Unicode text of 1 to {most} characters")
+        if text is not None and not _is_text(text, LABEL_LENGTH_MAX):
+            most = LABEL_LENGTH_MAX
+            raise BadSetting(f"{name}: {label!r:.80} is {text!r:.80}; it takes Unicode text of up to {most} characters")
+    return tuple(sorted((label, text) for label, text in value.items() if text is not None))
+
+
+def _labelled(before: tuple[tuple[str, str], ...], changes: Mapping[str, str | None]) -> tuple[tuple[str, str], ...]:
+    """The labels as they are with these changes, which were checked."""
+    kept = {label: text for label, text in {**dict(before), **changes}.items() if text is not None}
+    if len(kept) > LABELS_MAX:
+        raise BadSetting(f"labels: {len(kept)} of them; {LABELS_MAX} are allowed")
+    return tuple(sorted(kept.items()))
+
+
+def _is_text(value: object, most: int) -> bool:
+    return type(value) is str and len(value) <= most and value == value.encode("utf-8", "replace").decode()
+
+
 _MANY = 2**63 - 1
 _PARSERS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "partitions": ("partitions", _count(1, PARTITIONS_MAX)),
@@ -193,4 +258,13 @@ _PARSERS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "dedup_window": ("dedup_window_ms", _lasting),
     "dedup_keys_max": ("dedup_keys_max", _count(1, 1_000_000_000)),
     "start": ("start", _choice("earliest", "latest")),
+    "policy": ("policy", _choice(*POLICIES)),
+    "weights": ("weights", parse_weights),
+    "age_limit": ("age_limit_ms", _lasting),
+    "fairness": ("fairness", parse_fairness),
+    "ordered": ("ordered", _flag),
+    "on_failure": ("on_failure", _choice(*ON_FAILURE)),
+    "due_rate": ("due_rate", _or_none(parse_rate)),
+    "labels": ("labels", _labels),
+    "trace": ("trace", _flag),
 }

@@ -57,7 +57,7 @@ class _Lane:
     """One connection, one question at a time."""
 
     def __init__(self, address: Address, headers: dict[str, str]) -> None:
-        place = urlsplit(address.url)
+        place = urlsplit(address.urls[0])  # if it is away, the client looks for the others
         assert place.hostname is not None
         seconds = address.timeout_ms / 1000
         self._line = (

@@ -4,14 +4,15 @@
     condition  = text ( "=" | "!=" | "~" ) value
                | number ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) value
                | number "in" value                          any of several: "in 17,18,20"
-    text       = reason | error | group | consumer | topic | key | payload | headers.<name>
+    text       = reason | error | fingerprint | group | consumer | topic | key | payload | headers.<name>
     number     = id | attempts | priority
     value      = a bare word, or "quoted" or 'quoted' with \\ before a quote or a backslash
 
 `reason = max_retries and error ~ "timed out" and attempts >= 3 and headers.region = eu`
 
 `~` means contains. Case counts. A key or header that is not there equals nothing and contains nothing, so `!=` holds.
-A priority may be given by the name of its lane. Does not know where the records come from.
+All errors that say the same have one fingerprint (`mqueue.policy.fingerprint`). A priority may be given by the name of
+its lane. Does not know where the records come from.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import NamedTuple, NoReturn, Protocol, TypeAlias, overload
 
 from mqueue.model.errors import BadPriority, Refused
 from mqueue.model.priority import priority
+from mqueue.policy.fingerprint import fingerprint
 
 FILTER_LENGTH_MAX = 4096
 
@@ -59,6 +61,7 @@ Filter: TypeAlias = Callable[[Record], bool]
 _TEXTS: dict[str, Callable[[Record], str | bytes | None]] = {
     "reason": lambda record: record.reason,
     "error": lambda record: record.error,
+    "fingerprint": lambda record: fingerprint(record.reason or "", record.error or ""),
     "group": lambda record: record.group,
     "consumer": lambda record: record.consumer,
     "topic": lambda record: record.topic,

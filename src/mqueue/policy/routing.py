@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,12 @@ def fnv1a_32(data: bytes) -> int:
 def virtual_shard(namespace: str, topic: str) -> int:
     """A dead letter queue lives on its topic's shard, so that moving a dead message is one commit."""
     return fnv1a_32(f"{namespace}:{origin(topic)}".encode()) % VIRTUAL_SHARDS
+
+
+@lru_cache(maxsize=65_536)
+def key_hash(key: bytes) -> int:
+    """64 bits that stand for a key where messages take turns; never 0, which stands for none."""
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "little") or 1
 
 
 def partition_of(key: bytes, partitions: int) -> int:

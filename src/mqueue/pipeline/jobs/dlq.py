@@ -21,12 +21,12 @@ from mqueue.model.clock import SystemClock
 from mqueue.model.errors import NotFound, Refused
 from mqueue.model.names import dlq_name
 from mqueue.model.times import duration_ms, rfc3339
-from mqueue.pipeline.fingerprint import FINGERPRINT_LENGTH, PATTERNS, TEXT_MAX, TRANSIENT, TRANSIENT_REASONS
 from mqueue.pipeline.job import Job, Settings
 from mqueue.pipeline.pace import Pace, check_rate
 from mqueue.pipeline.progress import Progress
 from mqueue.pipeline.report import Report, Value
 from mqueue.policy.filter import FILTER_LENGTH_MAX
+from mqueue.policy.fingerprint import FINGERPRINT_LENGTH, PATTERNS, TEXT_MAX, TRANSIENT, TRANSIENT_REASONS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
