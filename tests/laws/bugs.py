@@ -87,8 +87,10 @@ def token_not_compared(patch: Patch) -> None:
 
 @bug("work", "I4 lease")
 def lease_half_as_long(patch: Patch) -> None:
-    def lease(real: Any, self: Heart, group: Any, limit: int, deadline: int, who: str, token: bytes, now: int) -> Any:
-        return real(self, group, limit, now + (deadline - now) // 2, who, token, now)
+    def lease(
+        real: Any, self: Heart, group: Any, limit: int, deadline: int, who: str, token: bytes, now: int, *rest: Any
+    ) -> Any:
+        return real(self, group, limit, now + (deadline - now) // 2, who, token, now, *rest)
 
     around(patch, Heart, "lease", lease)
 

@@ -7,11 +7,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from mqueue.heart import checkpoint, needs
+from mqueue.heart.cursor import Cursor
 from mqueue.heart.gaps import Gaps
 from mqueue.heart.group import Group
 from mqueue.heart.lanes import Lane
 from mqueue.heart.partition import Partition
-from mqueue.heart.reader import Cursor
 from mqueue.heart.schedule import Schedule
 from mqueue.heart.state import State
 from mqueue.log.memory import Tape

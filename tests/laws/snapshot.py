@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
+from mqueue.heart.crew import Crew
 from mqueue.heart.group import Group, Lease
 from mqueue.heart.heart import Heart
 from mqueue.heart.lanes import Lane
@@ -64,6 +65,7 @@ def _topic(topic: Topic, now: int) -> Snapshot:
         "groups": {name: _group(group) for name, group in topic.groups.items()},
         "claims": {key: claim for key in keys if (claim := topic.dedup.find(key, topic.settings, now))},
         "pins": topic.pins,
+        "schedules": topic.schedules,
         "parts": list(topic.staging.parts.values()) if topic.staging else [],
         "moved": topic.staging.moved if topic.staging else 0,
         "concluded": list(topic.ledger.lines.values()) if topic.ledger else [],
@@ -119,6 +121,20 @@ def _group(group: Group) -> Snapshot:
             name: getattr(group, name)
             for name in ("in_flight", "acked", "dead", "expired", "cancelled", "lapsed", "delivered")
         },
+        "diverted": group.diverted,
+        "crew": None if group.crew is None else _crew(group.crew),
+    }
+
+
+def _crew(crew: Crew) -> Snapshot:
+    """When members were heard of is not written down: whoever takes over gives them their time again."""
+    return {
+        "numbers": (crew.generation, crew.version, crew.rebalances),
+        "members": {id: (one.generation, one.consumer, one.joined_at) for id, one in crew.members.items()},
+        "owners": crew.owners,
+        "targets": crew.targets,
+        "moving": crew.moving,
+        "history": list(crew.history),
     }
 
 
@@ -128,18 +144,34 @@ def _reader(reader: Reader) -> Snapshot:
         "start": reader.start,
         "ready": reader.ready,
         "waiting": reader.waiting,
-        "ahead": _merged(
-            (offset, (priority, at))
-            for start, stop, priority, at in reader.ahead()
-            for offset in range(start, stop)
-            if offset not in void
+        "fresh": _merged(
+            [
+                *(
+                    (offset, (priority, at))
+                    for start, stop, priority, at in reader.ahead()
+                    for offset in range(start, stop)
+                    if offset not in void
+                ),
+                *(
+                    (offset, (run.priority, run.at))
+                    for run in reader.parked.values()
+                    for offset in each(run.start, run.mask)
+                    if _is_fresh(run)
+                ),
+            ]
         ),
         "parked": _merged(
             (offset, (run.attempt, run.until, run.priority, run.at, run.failure))
             for run in reader.parked.values()
             for offset in each(run.start, run.mask)
+            if not _is_fresh(run)
         ),
     }
+
+
+def _is_fresh(run: Run) -> bool:
+    """Whether it is all the same if a run is parked or ahead of the cursor: turns draw runs before they are due."""
+    return not run.attempt and not run.until and run.failure is None
 
 
 def _lease(lease: Lease) -> Snapshot:

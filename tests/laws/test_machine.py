@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from mqueue import Broker, Conflict, Draft, LeaseLost, Message, QueueFull, Receipt
+from mqueue import Broker, Conflict, Draft, LeaseLost, Message, QueueFull, Receipt, Refused
 from mqueue.heart.checkpoint import checkpoint
 from mqueue.heart.runs import each
 from mqueue.store.recover import recover
@@ -215,7 +215,10 @@ class Machine(RuleBasedStateMachine):
 
     @rule(group=GROUPS, to=st.sampled_from(["earliest", "earliest", "latest", 0, 2, 5]))
     def seek(self, group: str, to: str | int) -> None:
-        if group in self.model.groups:
+        if isinstance(to, int) and to > max(self.model.ends):
+            with pytest.raises(Refused, match="beyond the log"):
+                self.q.create_group(TOPIC, f"{group}-anew", start=to)
+        elif group in self.model.groups:
             self.q.seek(TOPIC, group=group, to=to)
             self.model.seek(group, self._starts(to))
         else:

@@ -10,11 +10,11 @@ import numpy as np
 from hypothesis import given, seed
 from hypothesis import strategies as st
 
+from mqueue.heart.cursor import Cursor
 from mqueue.heart.dedup import Claim, Dedup
 from mqueue.heart.gaps import Gaps
 from mqueue.heart.lanes import Lane
 from mqueue.heart.marks import BLOCK, Marks
-from mqueue.heart.reader import Cursor
 from mqueue.heart.recent import Recent
 from mqueue.heart.runs import Run, each, full, segments, tight
 from mqueue.heart.schedule import NEVER, Entry, Schedule

@@ -15,14 +15,19 @@ from typing import TypeVar
 from msgspec import Struct
 
 from mqueue.heart.bulk import Table, fill
+from mqueue.heart.crew import CrewPoint, crew_of, crew_point
 from mqueue.heart.dedup import Claim
 from mqueue.heart.group import Group, Lease
+from mqueue.heart.lates import Key, Late
+from mqueue.heart.outlet import OutletPoint, outlet_of, outlet_point
 from mqueue.heart.partition import Partition, cut
+from mqueue.heart.reader import Reader
 from mqueue.heart.runs import Run
 from mqueue.heart.staging import veiled_table
 from mqueue.heart.state import State
 from mqueue.heart.topic import Topic
-from mqueue.model.events import Concluded, Event, Followed, Pinned, Settled, Staged
+from mqueue.model.events import Concluded, Event, Followed, Pinned, Planned, Settled, Staged
+from mqueue.model.limits import FRAME_ROWS_MAX
 from mqueue.model.settings import Settings
 
 E = TypeVar("E", bound=Event)
@@ -40,6 +45,8 @@ class PartitionPoint(Struct, frozen=True):
     """offset, due time given last"""
     kept: tuple[tuple[int, int], ...] = ()
     """start, mask of what is alive below the floor"""
+    upto: Key | None = None
+    lates: tuple[Late, ...] = ()
 
 
 class ReaderPoint(Struct, frozen=True):
@@ -54,6 +61,8 @@ class GroupPoint(Struct, frozen=True):
     heard_at: int
     counts: tuple[int, ...]
     readers: tuple[ReaderPoint, ...]
+    crew: CrewPoint | None = None
+    diverted: tuple[int, ...] = ()
 
 
 class LeasePoint(Struct, frozen=True):
@@ -82,6 +91,8 @@ class TopicPoint(Struct, frozen=True):
     staged: tuple[Staged, ...] = ()
     moved: int = 0
     concluded: tuple[Concluded, ...] = ()
+    schedules: tuple[Planned, ...] = ()
+    outlet: OutletPoint | None = None
 
 
 class Checkpoint(Struct, frozen=True):
@@ -126,6 +137,10 @@ def restore(
     for saved in point.topics:
         topic = Topic(saved.id, saved.namespace, saved.name, saved.settings, saved.made_at)
         state.enlist(topic)
+        if saved.outlet is not None:
+            topic.outlet = outlet_of(saved.outlet, saved.settings.due_rate)
+            for partition in topic.partitions:
+                partition.gate = topic.outlet.gate
         for partition, place in zip(topic.partitions, saved.partitions, strict=True):
             rows = loaded(topic.id, partition.number)
             _load_partition(partition, place, rows if topic.staging is None else veiled_table(rows), saved.at)
@@ -136,11 +151,15 @@ def restore(
             topic.dedup.add(key, claim, topic.settings)
         for held in saved.leases:
             _load_lease(state, held)
+        for known in topic.groups.values():
+            if known.crew is not None:
+                known.crew.count(state.held(known))
+                state.watch(topic, known)
         for event in saved.settled:
             state.recent.add(event)
         for followed in saved.followed:
             state.follows.add(followed)
-        for told in (*saved.pins, *saved.staged, *saved.concluded):
+        for told in (*saved.pins, *saved.staged, *saved.concluded, *saved.schedules):
             state.apply(told)
         if topic.staging is not None:
             topic.staging.moved = saved.moved
@@ -186,6 +205,8 @@ def _topic_point(
         tuple(topic.staging.parts.values()) if topic.staging else (),
         topic.staging.moved if topic.staging else 0,
         tuple(topic.ledger.lines.values()) if topic.ledger else (),
+        tuple(topic.schedules.values()),
+        None if topic.outlet is None else outlet_point(topic.outlet),
     )
 
 
@@ -200,6 +221,8 @@ def _partition_point(partition: Partition) -> PartitionPoint:
         tuple(partition.expired.spans()),
         tuple((offset, abs(due)) for offset, due in partition.due.items()),
         tuple(partition.kept.spans()),
+        partition.upto,
+        tuple(partition.lates),
     )
 
 
@@ -208,11 +231,32 @@ def _group_point(group: Group) -> GroupPoint:
         group.name,
         group.heard_at,
         tuple(getattr(group, name) for name in _COUNTS),
-        tuple(
-            ReaderPoint(reader.start, tuple(reader.places()), _copies(reader.parked.values()))
-            for reader in group.readers
-        ),
+        tuple(ReaderPoint(reader.start, tuple(reader.places()), _parked(reader)) for reader in group.readers),
+        None if group.crew is None else crew_point(group.crew),
+        tuple(group.diverted),
     )
+
+
+def _parked(reader: Reader) -> tuple[Run, ...]:
+    """What was given back; what turns have drawn is put together, whatever its keys, else it were a run for each."""
+    if reader.turns is None:
+        return _copies(reader.parked.values())
+    known = [copy(run) for run in reader.parked.values() if run.attempt or run.until or run.failure]
+    drawn: dict[tuple[int, int, int], int] = {}
+    for run in reader.parked.values():
+        if not (run.attempt or run.until or run.failure):
+            block = run.start // FRAME_ROWS_MAX
+            mask = run.mask << run.start - block * FRAME_ROWS_MAX
+            while mask:
+                place = run.priority, run.at, block
+                drawn[place] = drawn.get(place, 0) | mask & (1 << FRAME_ROWS_MAX) - 1
+                mask >>= FRAME_ROWS_MAX
+                block += 1
+    number = reader.partition.number
+    for (priority, at, block), mask in drawn.items():
+        start = block * FRAME_ROWS_MAX
+        known.append(Run(number, start, start + FRAME_ROWS_MAX, mask, 0, priority, at, 0).part(mask))
+    return tuple(known)
 
 
 def _lease_point(lease: Lease) -> LeasePoint:
@@ -227,6 +271,9 @@ def _load_partition(partition: Partition, point: PartitionPoint, loaded: Table, 
     for marks, spans in sets:
         for start, mask in spans:
             marks.add(start, mask)
+    partition.upto = point.upto
+    for due, offset, last_due, last, at in point.lates:
+        partition.lates.add((due, offset), (last_due, last), at)
     if point.moved or point.void or point.expired or point.kept:
         _replay(partition, point, loaded, now)
         partition.open = partition.count_open(point.next)
@@ -241,6 +288,7 @@ def _load_partition(partition: Partition, point: PartitionPoint, loaded: Table, 
 def _replay(partition: Partition, point: PartitionPoint, loaded: Table, now: int) -> None:
     """Let it happen again, append by append."""
     moved = dict(point.moved)
+    partition.restoring = []
     for at, rows in groupby(loaded.tolist(), key=itemgetter(5)):
         alive = cut([tuple(row[:5]) for row in rows], point.floor, point.next, partition.kept)
         if not alive:
@@ -252,6 +300,9 @@ def _replay(partition: Partition, point: PartitionPoint, loaded: Table, now: int
                 if offset in moved:
                     partition.reschedule(offset, priority, due, moved[offset])
     partition.ripen(now)
+    for entry in partition.restoring:
+        partition.schedule.add(entry)
+    partition.restoring = None
 
 
 def _load_group(state: State, topic: Topic, point: GroupPoint) -> Group:
@@ -259,10 +310,13 @@ def _load_group(state: State, topic: Topic, point: GroupPoint) -> Group:
     group = Group(topic.id, point.name, topic.partitions, starts, point.heard_at)
     for name, count in zip(_COUNTS, point.counts, strict=True):
         setattr(group, name, count)
+    group.crew = None if point.crew is None else crew_of(point.crew)
     for reader, place in zip(group.readers, point.readers, strict=True):
         reader.put(place.cursors)
         for run in _copies(place.parked):
             state.park(group, run)
+    group.diverted.update(point.diverted)
+    group.arrange(topic.settings)
     return group
 
 

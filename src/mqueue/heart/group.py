@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from mqueue.heart.crew import Crew
 from mqueue.heart.gaps import Gaps
 from mqueue.heart.partition import Partition
 from mqueue.heart.reader import Reader
 from mqueue.heart.runs import Run, each, segments
+from mqueue.heart.turns import Rules, Turns
 from mqueue.model.events import KeyedSpan, Span
+from mqueue.model.settings import Settings
 
 _MANY_RUNS = 16
 
@@ -70,8 +73,10 @@ class Group:
     __slots__ = (
         "acked",
         "cancelled",
+        "crew",
         "dead",
         "delivered",
+        "diverted",
         "expired",
         "heard_at",
         "in_flight",
@@ -81,6 +86,7 @@ class Group:
         "tokens",
         "told_at",
         "topic",
+        "turns",
     )
 
     def __init__(self, topic: int, name: str, partitions: list[Partition], starts: tuple[int, ...], now: int) -> None:
@@ -93,13 +99,41 @@ class Group:
         self.delivered = 0
         self.tokens: set[bytes] = set()
         """Of its leases: the leases themselves are in the state, so that they refer to the group and not it to them."""
+        self.crew: Crew | None = None
+        """Its members, if each partition is for one of them; None: whoever asks gets messages of all."""
         self.readers: list[Reader] = []
+        self.turns: Turns | None = None
+        """Decides what comes next, where the order of priority and time is not all."""
+        self.diverted: set[int] = set()
+        """Ordering keys whose messages follow one that died."""
         self.place(partitions, starts)
 
     def place(self, partitions: list[Partition], starts: tuple[int, ...]) -> None:
         """Begin anew from `starts`: nothing is leased, parked or counted."""
         self.readers = [Reader(partition, start) for partition, start in zip(partitions, starts, strict=True)]
         self.in_flight = self.acked = self.dead = self.expired = self.cancelled = self.lapsed = 0
+        self.diverted.clear()
+        if self.turns is not None:
+            self.turns = Turns(self.readers, self.turns.rules, self.diverted)
+
+    def arrange(self, settings: Settings) -> None:
+        """What comes next is decided as these settings say; also for what is there already."""
+        rules = Rules.of(settings)
+        if not settings.ordered or settings.on_failure != "divert":
+            self.diverted.clear()
+        if rules is not None:
+            if self.turns is None or self.turns.rules != rules:
+                self.turns = Turns(self.readers, rules, self.diverted)
+        elif self.turns is not None:
+            self.turns = None
+            for reader in self.readers:
+                reader.line_up()
+
+    def add_reader(self, reader: Reader) -> None:
+        """A partition more."""
+        self.readers.append(reader)
+        if self.turns is not None:
+            self.turns.add_reader(reader)
 
     @property
     def ready(self) -> int:
@@ -114,9 +148,9 @@ class Group:
         """What this group has still to do, of what is visible."""
         return self.ready + self.waiting + self.in_flight
 
-    def take(self, limit: int, deadline: int) -> list[Run]:
-        """Lease the next runs in order, over all partitions, up to `limit` messages."""
-        readers = self.readers
+    def take(self, limit: int, deadline: int, only: tuple[int, ...] | None = None) -> list[Run]:
+        """Lease the next runs in order, over all partitions or these only, up to `limit` messages."""
+        readers = self.readers if only is None else [self.readers[number] for number in only]
         runs: list[Run] = []
         while limit > 0:
             if len(readers) == 1:
@@ -189,10 +223,10 @@ class Group:
         reader = self.readers[partition]
         self.cancelled += reader.partition.scheduled_in(reader.start, floor) + reader.forget_below(floor)
 
-    def cancel(self, partition: int, start: int, mask: int) -> None:
+    def miss(self, partition: int, start: int, mask: int, cause: str) -> None:
         """Messages that were still scheduled ended: this group will not get them."""
         below = max(0, self.readers[partition].start - start)
-        self.cancelled += (mask >> below).bit_count()
+        self.count(cause, (mask >> below).bit_count())
 
     def trim(self, partition: int, gaps: Gaps) -> None:
         """Retention drops these; those that this group was still owed are lost to it, and counted."""

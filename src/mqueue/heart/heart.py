@@ -1,8 +1,9 @@
 """The heart: decides every delivery. No I/O, no clock, no chance: time, tokens and jitter are arguments.
 
-Whoever calls first lets time pass (`advance`). A verb decides and leaves what happened in `news`, for the log, and what
-died in `fallen`, for the dead-letter queue. All of them but `lease` change the state only through the events they
-leave; a lease takes its runs while it finds them, and the laws prove that folding its event gives the same.
+Whoever calls first lets time pass (`advance`). A verb decides and leaves what happened in `news`, for the log, what
+died in `fallen`, for the dead-letter queue, and schedules whose time has come in `due`. All of them but `lease` change
+the state only through the events they leave; a lease takes its runs while it finds them, and the laws prove that
+folding its event gives the same.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from msgspec import Struct
 
 from mqueue.heart.dedup import Claim
 from mqueue.heart.group import Group, Lease
+from mqueue.heart.members import hand_on, look_after
 from mqueue.heart.runs import Failure, Run, each
 from mqueue.heart.schedule import NEVER
-from mqueue.heart.state import State, Waiting, Wake
+from mqueue.heart.state import Occurrence, Pause, State, Waiting, Wake, Watch
 from mqueue.heart.topic import Topic
+from mqueue.heart.turns import Turns
 from mqueue.model import events as ev
+from mqueue.model.limits import DIVERTED_KEYS_MAX
+from mqueue.model.settings import Settings
 from mqueue.policy.retry import backoff_due, tick_up
 
 
@@ -46,12 +51,16 @@ class Outcome(Struct, frozen=True):
 
 
 class Heart:
-    __slots__ = ("fallen", "news", "state")
+    __slots__ = ("due", "fallen", "news", "state", "stirred")
 
     def __init__(self, state: State | None = None) -> None:
         self.state = state or State()
         self.news: list[ev.Event] = []
         self.fallen: list[Fallen] = []
+        self.due: list[Occurrence] = []
+        """Schedules whose time has come: for whoever publishes."""
+        self.stirred: list[Topic] = []
+        """Topics of which partitions have moved, or are to: whoever waits for them has to be told."""
 
     def happen(self, event: ev.Event) -> None:
         """It was decided: it changes the state, and it is news."""
@@ -71,13 +80,32 @@ class Heart:
                 self._run_out(thing, now)
             elif isinstance(thing, Waiting):
                 thing.group.readers[thing.run.partition].wake(thing.run)
+            elif isinstance(thing, Occurrence):
+                self.due.append(thing)
+            elif isinstance(thing, Watch):
+                look_after(self, thing.topic, thing.group, now)
+            elif isinstance(thing, Pause):
+                assert thing.group.turns is not None, "else it is not open"
+                thing.group.turns.timer_at = NEVER
             else:
                 self._wake(thing, now)
 
-    def lease(self, group: Group, limit: int, deadline: int, consumer: str, token: bytes, now: int) -> Lease | None:
-        """Hand out the next messages in order; None if there are none."""
+    def lease(
+        self,
+        group: Group,
+        limit: int,
+        deadline: int,
+        consumer: str,
+        token: bytes,
+        now: int,
+        only: tuple[int, ...] | None = None,
+    ) -> Lease | None:
+        """Hand out the next messages in order, of all partitions or of these only; None if there are none."""
         spans: tuple[ev.LeasedSpan, ...]
-        if limit == 1 and len(group.readers) == 1:  # by far the most common: no loops
+        turns = group.turns
+        if (
+            limit == 1 and turns is None and only is None and len(group.readers) == 1
+        ):  # by far the most common: no loops
             run = group.readers[0].next(1, deadline)
             if run is None:
                 return None
@@ -85,11 +113,21 @@ class Heart:
             count = 1
             spans = ((run.partition, run.start, run.stop, run.mask, run.attempt, run.priority, run.at),)
         else:
-            runs = tuple(group.take(limit, deadline))
-            if not runs:
+            found = (
+                group.take(limit, deadline, only)
+                if turns is None
+                else self._in_turn(group, turns, limit, deadline, now, only)
+            )
+            if not found:
                 return None
-            count = sum([run.mask.bit_count() for run in runs])
-            spans = tuple([(r.partition, r.start, r.stop, r.mask, r.attempt, r.priority, r.at) for r in runs])
+            runs = tuple(found)
+            if limit == 1:
+                run = found[0]
+                count = 1
+                spans = ((run.partition, run.start, run.stop, run.mask, run.attempt, run.priority, run.at),)
+            else:
+                count = sum([run.mask.bit_count() for run in runs])
+                spans = tuple([(r.partition, r.start, r.stop, r.mask, r.attempt, r.priority, r.at) for r in runs])
         group.in_flight += count
         group.delivered += count
         group.heard_at = group.told_at = now
@@ -100,6 +138,30 @@ class Heart:
         state.timers.set(deadline, lease)
         self.news.append(ev.Leased(now, group.topic, group.name, token, deadline, consumer, spans))
         return lease
+
+    def _in_turn(
+        self, group: Group, turns: Turns, limit: int, deadline: int, now: int, only: tuple[int, ...] | None
+    ) -> list[Run]:
+        """The runs whose turn it is. What has to follow a dead message of its key does so first."""
+        if turns.strays:
+            self._follow(group, turns.stray_runs(), now)
+        runs = turns.take(limit, deadline, now, only)
+        if turns.flows is not None and turns.flows.next_at < turns.timer_at:
+            turns.timer_at = turns.flows.next_at
+            self.state.timers.set(turns.timer_at, Pause(group, turns.timer_at))
+        return runs
+
+    def _follow(self, group: Group, runs: list[Run], now: int) -> None:
+        """Ready messages of diverted keys die, in order."""
+        if not runs:
+            return
+        topic = self.state.topics[group.topic]
+        failure = Failure(now, now, "an earlier message of its key is dead", "")
+        for run in runs:
+            fallen = Fallen(topic, group.name, run.partition, run.start, run.mask, run.attempt, "diverted", failure)
+            self.fallen.append(fallen)
+        spans = tuple((run.partition, run.start, run.stop, run.mask, run.priority, run.at) for run in runs)
+        self.happen(ev.Diverted(now, topic.id, group.name, (), spans))
 
     def ack_one(self, lease: Lease, run: Run, offset: int, now: int) -> bool:
         """Ack a message in the run it was handed out in; False if it is not there, and the long way has to tell why."""
@@ -114,6 +176,8 @@ class Heart:
         event = ev.Settled(now, group.topic, group.name, lease.token, "ack", (span,))
         state.recent.add(event)
         self.news.append(event)
+        if group.crew is not None:
+            hand_on(self, state.topics[group.topic], group, now)
         return True
 
     def settle(
@@ -137,7 +201,9 @@ class Heart:
                 given = tuple([(run.partition, run.start, run.stop, bits) for run, bits in held])
                 self.happen(ev.Settled(now, lease.group.topic, lease.group.name, token, verb, given))
             else:
-                self._fail(lease, verb, held, now, delay_ms, jitter, error)
+                self.fail(lease, verb, held, now, delay_ms, jitter, error)
+            if lease.group.crew is not None:
+                hand_on(self, self.state.topics[lease.group.topic], lease.group, now)
         return Outcome(settled, lost, repeated)
 
     def extend(self, token: bytes, spans: Iterable[ev.Span] | None, deadline: int, now: int) -> Outcome:
@@ -230,12 +296,14 @@ class Heart:
             self.happen(ev.Extended(now, group.topic, group.name, lease.token, now + lease.keep_ms, lease.spans()))
         over = [(run, run.mask) for run in lease.runs if run.mask and run.until <= now]
         if over:
-            self._fail(lease, "expire", over, now, None, 0.0, "")
+            self.fail(lease, "expire", over, now, None, 0.0, "")
+            if lease.group.crew is not None:
+                hand_on(self, self.state.topics[lease.group.topic], lease.group, now)
         if lease.open:
             lease.until = lease.alarm = min(run.until for run in lease.runs if run.mask)
             self.state.timers.set(lease.alarm, lease)
 
-    def _fail(
+    def fail(
         self,
         lease: Lease,
         verb: str,
@@ -251,8 +319,9 @@ class Heart:
         reason = _REASONS[verb]
         verdicts: dict[tuple[str, int], list[ev.Span]] = {}
         for run, bits in held:
-            dead = self._dying(topic, run, bits, verb)
+            dead = self._dying(topic, group, run, bits, verb)
             if dead:
+                self._divert(topic, group, run, now)
                 verdicts.setdefault(("dead", 0), []).append((run.partition, run.start, run.stop, dead))
                 first_at = run.failure.first_at if run.failure else now
                 failure = Failure(first_at, now, error or reason, lease.consumer)
@@ -267,12 +336,35 @@ class Heart:
             event = ev.Settled(now, group.topic, group.name, lease.token, kind, tuple(spans), due, cause, error)
             self.happen(event)
 
-    def _dying(self, topic: Topic, run: Run, bits: int, verb: str) -> int:
+    def _dying(self, topic: Topic, group: Group, run: Run, bits: int, verb: str) -> int:
         """Which of these deliveries were the last. What has ended for everybody does not die as well."""
-        attempts_max = topic.settings.attempts_max
-        if verb != "reject" and (attempts_max is None or run.attempt < attempts_max):
-            return 0
+        settings = topic.settings
+        attempts_max = settings.attempts_max
+        if verb != "reject":
+            if attempts_max is None or run.attempt < attempts_max:
+                return 0
+            if settings.ordered and settings.on_failure != "skip" and self._goes_on(settings, group, run):
+                return 0
         return bits & ~topic.partitions[run.partition].void.mask(run.start, run.stop)
+
+    def _goes_on(self, settings: Settings, group: Group, run: Run) -> bool:
+        """Whether a message of an ordered topic is tried again though it has failed too often.
+
+        One whose key is not known yet is: the next time it will be.
+        """
+        if run.keys is None:
+            return True
+        key = run.keys[0]
+        if settings.on_failure == "block":
+            return key != 0
+        return key != 0 and key not in group.diverted and len(group.diverted) >= DIVERTED_KEYS_MAX
+
+    def _divert(self, topic: Topic, group: Group, run: Run, now: int) -> None:
+        """A message died: if the topic says so, the later ones of its key follow."""
+        if topic.settings.ordered and topic.settings.on_failure == "divert" and run.keys is not None:
+            key = run.keys[0]
+            if key and key not in group.diverted and len(group.diverted) < DIVERTED_KEYS_MAX:
+                self.happen(ev.Diverted(now, topic.id, group.name, (key,)))
 
     def _wake(self, wake: Wake, now: int) -> None:
         topic, partition = wake.topic, wake.partition
@@ -291,7 +383,7 @@ class Heart:
     def _fall_expired(self, topic: Topic, partition: int, lapsed: list[tuple[int, int, int, int]], now: int) -> None:
         """Expired messages that some group still had before it go to the dead-letter queue, once."""
         for start, mask, priority, at in lapsed:
-            owed = 0 if topic.groups else mask
+            owed = 0 if topic.groups and at <= now else mask
             for group in topic.groups.values():
                 owed |= group.owed_of(partition, start, mask, priority, at)
             if owed:
@@ -318,7 +410,8 @@ _REASONS = {"nack": "max_retries", "reject": "rejected", "expire": "visibility_t
 
 
 def _due(topic: Topic, attempt: int, now: int, delay_ms: int | None, jitter: float) -> int:
+    """When a failed message comes back; 0: at once, which is asked for by a delay of nothing."""
     if delay_ms is not None:
-        return tick_up(now + delay_ms)
+        return tick_up(now + delay_ms) if delay_ms else 0
     settings = topic.settings
     return backoff_due(attempt, now, settings.backoff_ms, settings.backoff_max_ms, jitter)

@@ -6,17 +6,22 @@ It knows offsets, priorities and times; it knows neither payloads nor groups.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+import numpy as np
 
 from mqueue.heart.far import FAR, NOTHING, Far
 from mqueue.heart.gaps import Gaps
 from mqueue.heart.lanes import Lane
+from mqueue.heart.lates import Column, Key, Lates
 from mqueue.heart.marks import Marks
 from mqueue.heart.runs import full, segments, tight
 from mqueue.heart.schedule import NEVER, Entry, Schedule
 
 Stretch = tuple[int, int, int, int, int]
 """start, stop, priority, due, expires (0: never; FAR: see there) of neighbours that share them"""
+Piece = tuple[int, int, int, int]
+"""start, stop, priority, due"""
 
 
 class Partition:
@@ -30,15 +35,19 @@ class Partition:
         "expiry",
         "far",
         "floor",
+        "gate",
         "kept",
         "lanes",
+        "lates",
         "next",
         "number",
         "open",
         "order",
+        "restoring",
         "schedule",
         "scheduled",
         "shape",
+        "upto",
         "visible",
         "void",
         "wake_at",
@@ -75,6 +84,13 @@ class Partition:
         self.expiry = Schedule()
         self.far = NOTHING
         """What is scheduled and not loaded; what of it was moved is in the schedule all the same."""
+        self.upto: Key | None = None
+        """What was scheduled is visible up to this (due, offset), where an outlet decides; None: when it is due."""
+        self.gate = 0
+        """Nothing that is scheduled becomes visible before this time."""
+        self.lates = Lates()
+        self.restoring: list[Entry] | None = None
+        """While it is filled from a checkpoint: what is due and has to wait."""
         self.wake_at = NEVER
         """When the timer set for this partition fires."""
 
@@ -98,14 +114,14 @@ class Partition:
                 if expires == FAR:
                     self.put_off(start, stop, priority, due)
                 else:
-                    self.schedule.add((due, start, stop, priority, due))
+                    self._put(start, stop, priority, due)
                 self.scheduled += stop - start
                 self.next = stop
                 self.at = at
             else:
                 self.append(start, stop, priority, at)
             if expires > 0:
-                self.expiry.add((expires, start, stop, priority, max(due, at)))
+                self.expiry.add((expires, start, stop, priority, -due if due > at else at))
 
     def put_off(self, start: int, stop: int, priority: int, due: int) -> None:
         """A frame that is loaded later, before `due`."""
@@ -124,7 +140,18 @@ class Partition:
                 for piece in segments(first, self.unmoved(first, last)):
                     self.schedule.add((due, *piece, priority, due))
             if expires:
-                self.expiry.add((expires, first, last, priority, due))
+                self.expiry.add((expires, first, last, priority, -due))
+
+    def _put(self, start: int, stop: int, priority: int, due: int) -> None:
+        """Into the schedule. While it is filled again: to where it became visible, or apart if it still has to wait."""
+        if self.restoring is None or self.upto is None:
+            self.schedule.add((due, start, stop, priority, due))
+            return
+        for first, last, time in self.timed(start, stop, due):
+            if (due, first) > self.upto:
+                self.restoring.append((due, first, last, priority, due))
+            else:
+                self.schedule.add((time, first, last, priority, due))
 
     def lane(self, priority: int) -> Lane:
         lane = self.lanes.get(priority)
@@ -143,6 +170,65 @@ class Partition:
         for entry in self.schedule.take(now):
             shown += self._show(entry)
         return shown
+
+    # Where an outlet decides what becomes visible
+
+    def due_at(self, now: int) -> int:
+        """When that was due which comes first; what is due later than now may be due later than that, never earlier."""
+        while (entry := self.schedule.first(now)) is not None:
+            if self.still_due(entry):
+                return entry[0]
+            self.schedule.shorten(entry[2])
+        return self.schedule.next_at
+
+    def take_due(self, at: int, most: int) -> list[Piece]:
+        """Take out up to so many messages that are due, the earliest first."""
+        taken: list[Piece] = []
+        while most > 0 and (entry := self.schedule.first(at)) is not None:
+            _, _, stop, priority, due = entry
+            alive = self.still_due(entry)
+            if alive:
+                start, end = alive[0]
+                stop = min(end, start + most)
+                taken.append((start, stop, priority, due))
+                most -= stop - start
+            self.schedule.shorten(stop)
+        return taken
+
+    def show(self, pieces: list[Piece], at: int, all_due: bool) -> list[tuple[int, int]]:
+        """Make visible what was taken out; `all_due`: nothing else is due by then. The stretches."""
+        if pieces:
+            (first, _, _, due), (_, last, _, last_due) = pieces[0], pieces[-1]
+            self.upto = last_due, last - 1
+            if due < at:
+                self.lates.add((due, first), self.upto, at)
+        if all_due:
+            self.upto = at, NEVER
+        for start, stop, priority, due in sorted(pieces):
+            self._reveal(start, stop, priority, at, due)
+        return [(start, stop) for start, stop, _, _ in pieces]
+
+    def time_of(self, due: int, offset: int) -> int:
+        """The time in the order of a message that was scheduled: when it became visible, or could at the earliest."""
+        return due if self.upto is None else next(self.timed(offset, offset + 1, due))[2]
+
+    def timed(self, start: int, stop: int, due: int) -> Iterator[tuple[int, int, int]]:
+        """The same of neighbours that were due together: (start, stop, time)."""
+        if self.upto is None:
+            yield start, stop, due
+            return
+        last_due, last = self.upto
+        shown = stop if due < last_due else start if due > last_due else max(start, min(stop, last + 1))
+        yield from self.lates.pieces(start, shown, due)
+        if shown < stop:
+            yield shown, stop, max(due, self.gate)
+
+    def times(self, due: Column, starts: Column) -> Column:
+        """The same of many that were scheduled, none of them only partly visible."""
+        assert self.upto is not None
+        last_due, last = self.upto
+        waits = (due > last_due) | (due == last_due) & (starts > last)
+        return np.where(waits, np.maximum(due, self.gate), self.lates.times(due, starts))
 
     def end(self, start: int, mask: int, at: int, cause: str, now: int) -> None:
         """Messages with one order key end for everybody: `cause` is expired or cancelled."""
@@ -171,12 +257,12 @@ class Partition:
 
     def still_due(self, entry: Entry) -> list[tuple[int, int]]:
         """The stretches of a schedule entry that still wait for just this time: not void, not dropped, not moved."""
-        when, start, stop, _, _ = entry
+        _, start, stop, _, due = entry
         mask = self.alive(start, stop) & ~self.void.mask(start, stop)
         if not mask:
             return []
         for offset in self._moved(start, stop):
-            if self.due[offset] != when:
+            if self.due[offset] != due:
                 mask &= ~(1 << offset - start)
         return list(segments(start, mask))
 
@@ -188,17 +274,19 @@ class Partition:
             for offset in self._moved(start, stop):
                 bit = 1 << offset - start
                 if mask & bit:
-                    lapsed.append((offset, 1, priority, abs(self.due[offset])))
+                    lapsed.append((offset, 1, priority, self.time_of(abs(self.due[offset]), offset)))
                     mask ^= bit
-            if mask:
-                first, _, bits = tight(start, mask)
-                lapsed.append((first, bits, priority, at))
+            for begin, end, time in self.timed(start, stop, -at) if at < 0 else ((start, stop, at),):
+                piece = mask >> begin - start & full(end - begin)
+                if piece:
+                    first, _, bits = tight(begin, piece)
+                    lapsed.append((first, bits, priority, time))
         return lapsed
 
     @property
     def next_at(self) -> int:
         """Nothing changes here by itself before this time."""
-        return min(self.schedule.next_at, self.expiry.next_at, self.far.next_at)
+        return min(max(self.schedule.next_at, self.gate), self.expiry.next_at, self.far.next_at)
 
     def scheduled_in(self, low: int, high: int) -> int:
         """How many messages in [low, high) are scheduled, counted anew."""
@@ -220,7 +308,7 @@ class Partition:
         times = self._times.setdefault(offset, set() if offset in self.far else {was})
         if due not in times:
             times.add(due)
-            self.schedule.add((due, offset, offset + 1, priority, due))
+            self._put(offset, offset + 1, priority, due)
 
     def keep(self, floor: int, kept: Iterable[tuple[int, int]], gone: Iterable[tuple[int, int]]) -> Gaps:
         """Raise the floor; what is dropped by that.
@@ -265,6 +353,8 @@ class Partition:
         for offset in [offset for offset in self.due if offset in gaps]:
             del self.due[offset]
             self._times.pop(offset, None)
+        if self.lates:
+            self.lates.forget(min((lane.at[0] for lane in self.lanes.values() if lane.at), default=NEVER))
 
     @property
     def first(self) -> int:
@@ -309,17 +399,21 @@ class Partition:
         )
 
     def _show(self, entry: Entry) -> list[tuple[int, int]]:
-        when, _, _, priority, _ = entry
+        when, _, _, priority, due = entry
         shown = self.still_due(entry)
         for start, stop in shown:
-            self.lanes[priority].add(start, stop, when)
-            self.visible += stop - start
-            self.open += stop - start
-            self.scheduled -= stop - start
-            for offset in self._moved(start, stop):
-                self.due[offset] = -when
-                del self._times[offset]
+            self._reveal(start, stop, priority, when, due)
         return shown
+
+    def _reveal(self, start: int, stop: int, priority: int, at: int, due: int) -> None:
+        """Messages that were scheduled are visible from now on."""
+        self.lanes[priority].add(start, stop, at)
+        self.visible += stop - start
+        self.open += stop - start
+        self.scheduled -= stop - start
+        for offset in self._moved(start, stop):
+            self.due[offset] = -due
+            del self._times[offset]
 
     def _moved(self, start: int, stop: int) -> list[int]:
         """The offsets in a stretch whose due time was changed."""

@@ -7,58 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush, merge
-from itertools import groupby
+from itertools import groupby, islice
 
+from mqueue.heart.cursor import Cursor
 from mqueue.heart.gaps import Gaps
-from mqueue.heart.lanes import Lane
 from mqueue.heart.partition import Partition
-from mqueue.heart.runs import Run, segments, tight
+from mqueue.heart.runs import Run, segments, tight, windows
+from mqueue.heart.watcher import Watcher
 from mqueue.model.limits import FRAME_ROWS_MAX
 
 OrderKey = tuple[int, int, int]
 """priority, at, offset"""
-
-
-class Cursor:
-    """The next message of a lane: the number of its run, and the offset in it (0: at the start of the run).
-
-    At the end of the lane it stays on the last run, because that run may still grow.
-    """
-
-    __slots__ = ("lane", "number", "offset")
-
-    def __init__(self, lane: Lane, number: int, offset: int = 0) -> None:
-        self.lane = lane
-        self.number = number
-        self.offset = offset
-
-    def place(self, at: int, start: int, stop: int) -> int:
-        """Where in a stretch with one order key the cursor stands, clamped to it. A lane is sorted by (at, offset)."""
-        index = self.number
-        if index >= len(self.lane.at) or at < self.lane.at[index]:
-            return stop
-        if at > self.lane.at[index]:
-            return start
-        return min(stop, max(start, self.offset, self.lane.starts[index]))
-
-    def follow(self, lane: Lane) -> Cursor:
-        """The same place in the lane that took the place of this one's."""
-        old, index = self.lane, self.number
-        if index >= len(old.at):
-            return Cursor(lane, 0)
-        return Cursor.at(lane, old.at[index], max(self.offset, old.starts[index]))
-
-    @classmethod
-    def at(cls, lane: Lane, at: int, offset: int) -> Cursor:
-        """At a message, or at the first one behind its place; at the end if none is."""
-        number = lane.number_of(at, offset)
-        if number < len(lane.at):
-            return cls(lane, number, offset if lane.at[number] == at else 0)
-        return cls.at_end(lane)
-
-    @classmethod
-    def at_end(cls, lane: Lane) -> Cursor:
-        return cls(lane, len(lane.at) - 1, lane.stops[-1]) if lane.at else cls(lane, 0)
 
 
 class Reader:
@@ -73,6 +32,7 @@ class Reader:
         "partition",
         "ready_back",
         "start",
+        "turns",
         "waiting",
     )
 
@@ -92,6 +52,8 @@ class Reader:
         self._serial = 0
         self.ready_back = 0
         self.waiting = 0
+        self.turns: Watcher | None = None
+        """Lines up what is ready, where the order of priority and time is not all; `next` and `front` do not then."""
 
     @property
     def ready(self) -> int:
@@ -217,6 +179,60 @@ class Reader:
         taken.until = deadline
         return taken
 
+    def draw(self, cursor: Cursor, most: int) -> Run | None:
+        """Take the next fresh messages of one lane off its cursor, as a run that nobody has got so far."""
+        index = self._advance(cursor)
+        if index < 0:
+            return None
+        lane = cursor.lane
+        start = max(lane.starts[index], cursor.offset)
+        stop = min(lane.stops[index], start + most, start + FRAME_ROWS_MAX)
+        cursor.offset = stop
+        mask = (1 << stop - start) - 1 & ~self.partition.void.mask(start, stop)
+        self.consumed += mask.bit_count()
+        return Run(self.partition.number, start, stop, mask, 0, lane.priority, lane.at[index], 0).part(mask)
+
+    def take_parked(self, run: Run, bits: int, deadline: int) -> Run:
+        """Lease the first bits of a ready run; what is left of it stays parked."""
+        del self.parked[run.start]
+        self.ready_back -= bits.bit_count()
+        taken = run
+        if bits != run.mask:
+            taken = run.part(bits)
+            run.start, run.stop, run.mask = tight(run.start, run.mask ^ bits)
+            self.parked[run.start] = run
+        taken.attempt += 1
+        taken.until = deadline
+        return taken
+
+    def sort(self, run: Run, told: list[tuple[int, tuple[int, int]]]) -> list[Run]:
+        """The keys of a parked run were found out, bits by bits: it becomes one run for each.
+
+        The object stays with the first of them, because a timer may be set on it; the others.
+        """
+        parked = self.parked
+        base, attempt, priority, at, until = run.start, run.attempt, run.priority, run.at, run.until
+        number, failure = run.partition, run.failure
+        del parked[base]
+        run.start, run.stop, run.mask = tight(base, told[0][0])
+        run.keys = told[0][1]
+        parked[run.start] = run
+        pieces = []
+        for bits, keys in told[1:]:
+            start, stop, mask = tight(base, bits)
+            piece = Run(number, start, stop, mask, attempt, priority, at, until, failure, keys)
+            parked[start] = piece
+            pieces.append(piece)
+        return pieces
+
+    def line_up(self) -> None:
+        """The order of priority and time is all from now on."""
+        self.turns = None
+        self._ready = []
+        for run in self.parked.values():
+            if not run.until:
+                self._offer(run)
+
     def park(self, run: Run) -> None:
         """Take a run back: ready at once, or waiting until `run.until`."""
         length = run.stop - run.start
@@ -226,6 +242,9 @@ class Reader:
             self.waiting += run.count
         else:
             self.ready_back += run.count
+        if self.turns is not None:
+            self.turns.park(run)
+        elif not run.until:
             self._offer(run)
 
     def _offer(self, run: Run) -> None:
@@ -238,7 +257,11 @@ class Reader:
         self.waiting -= run.count
         run.until = 0
         self.ready_back += run.count
-        self._offer(run)
+        if self.turns is None:
+            self._offer(run)
+        else:
+            self.turns.release(run, run.count)
+            self.turns.offer(run)
 
     def is_parked(self, run: Run) -> bool:
         return self.parked.get(run.start) is run
@@ -288,6 +311,20 @@ class Reader:
         cursor.number, cursor.offset = number, run.stop
         self.consumed += run.count
         return passed
+
+    def take_out(self, start: int, mask: int, priority: int, at: int) -> list[Run]:
+        """Fold that messages with one order key left: those parked, wherever they are, and those ahead of the cursor.
+
+        What the cursor would pass over is parked. The pieces that were parked already.
+        """
+        parked = self.unpark(start, mask)
+        for piece in parked:
+            mask &= ~(piece.mask << piece.start - start if piece.start >= start else piece.mask >> start - piece.start)
+        for first, stop in segments(start, mask):
+            run = Run(self.partition.number, first, stop, (1 << stop - first) - 1, 0, priority, at, 0)
+            for passed in self.move_past(run):
+                self.park(passed)
+        return parked
 
     def places(self) -> Iterator[tuple[int, int, int]]:
         """(priority, at, offset) of the first message ahead in each lane that has one."""
@@ -388,7 +425,7 @@ class Reader:
             pieces = (
                 (priority, at, first, stop, ~void.mask(first, stop) & (1 << stop - first) - 1)
                 for start, end, _, at in fresh
-                for first, stop in _windows(start, end)
+                for first, stop in windows(start, end)
             )
             for number in sorted(lane for lane in lanes if lane < priority):
                 yield from sorted(lanes.pop(number))
@@ -396,9 +433,10 @@ class Reader:
         for number in sorted(lanes):
             yield from sorted(lanes[number])
 
-    def oldest_ready(self) -> int | None:
-        """Since when the message that is ready longest is visible."""
-        times = [run.at for run in self.parked.values() if not run.until]
+    def oldest_ready(self, looks_max: int | None = None) -> int | None:
+        """Since when the message that is ready longest is visible. `looks_max`: of what was given back, look at so many
+        runs only."""
+        times = [run.at for run in islice(self.parked.values(), looks_max) if not run.until]
         for cursor in self._at_lanes():
             index = self._advance(cursor)
             if index >= 0:
@@ -414,21 +452,32 @@ class Reader:
 
     def _shrink(self, run: Run, bits: int) -> None:
         """Take bits out of a parked run; it stays the same object, because a timer may be set on it."""
-        del self.parked[run.start]
+        first, count = run.start, bits.bit_count()
+        del self.parked[first]
         if run.until:
-            self.waiting -= bits.bit_count()
+            self.waiting -= count
         else:
-            self.ready_back -= bits.bit_count()
+            self.ready_back -= count
         run.mask ^= bits
         if run.mask:
-            run.start, run.stop, run.mask = tight(run.start, run.mask)
+            run.start, run.stop, run.mask = tight(first, run.mask)
             self.parked[run.start] = run
-            if not run.until:
+            if not run.until and self.turns is None:
                 self._offer(run)
+        if self.turns is not None:
+            self._tell_shrunk(self.turns, run, first, count)
 
-    def follow(self) -> None:
-        """Let go of lanes that others have taken the place of."""
-        self._at_lanes()
+    def _tell_shrunk(self, turns: Watcher, run: Run, first: int, count: int) -> None:
+        if run.until:
+            turns.release(run, count)
+        else:
+            if run.mask and run.start != first:
+                turns.offer(run)
+            turns.lost(run, count)
+
+    def follow(self) -> list[Cursor]:
+        """Let go of lanes that others have taken the place of; the cursors."""
+        return self._at_lanes()
 
     def _at_lanes(self) -> list[Cursor]:
         """The cursors, one for each lane that there is now."""
@@ -447,9 +496,3 @@ class Reader:
             self.cursors.append(cursor)
         self._shape = self.partition.shape
         return self.cursors
-
-
-def _windows(start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """A stretch, cut so that its masks stay small."""
-    for first in range(start, stop, FRAME_ROWS_MAX):
-        yield first, min(stop, first + FRAME_ROWS_MAX)

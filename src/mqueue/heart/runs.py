@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from mqueue.model.limits import FRAME_ROWS_MAX
+
 
 class Failure(Struct, frozen=True, gc=False):
     """What a dead message will carry to the dead-letter queue."""
@@ -32,6 +34,8 @@ class Run(Struct, gc=False):
     at: int
     until: int
     failure: Failure | None = None
+    keys: tuple[int, int] | None = None
+    """Hashes of the key and of the fairness key of all its messages (0: they have none); None: not known."""
 
     @property
     def count(self) -> int:
@@ -45,7 +49,18 @@ class Run(Struct, gc=False):
     def part(self, bits: int) -> Run:
         """A new run with some of this run's bits, as tight as it can be."""
         start, stop, mask = tight(self.start, bits)
-        return Run(self.partition, start, stop, mask, self.attempt, self.priority, self.at, self.until, self.failure)
+        return Run(
+            self.partition,
+            start,
+            stop,
+            mask,
+            self.attempt,
+            self.priority,
+            self.at,
+            self.until,
+            self.failure,
+            self.keys,
+        )
 
     def first(self, count: int) -> int:
         """The `count` lowest bits that are set."""
@@ -90,3 +105,9 @@ def segments(start: int, mask: int) -> Iterator[tuple[int, int]]:
         yield start, start + length
         mask >>= length
         start += length
+
+
+def windows(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """A stretch, cut so that its masks stay small."""
+    for first in range(start, stop, FRAME_ROWS_MAX):
+        yield first, min(stop, first + FRAME_ROWS_MAX)

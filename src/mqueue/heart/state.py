@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from mqueue.heart.crew import Crew
 from mqueue.heart.follows import Follows
 from mqueue.heart.group import Group, Lease
 from mqueue.heart.partition import Partition, Stretch
@@ -45,6 +47,41 @@ class Wake(Struct, frozen=True):
         return not self.topic.dropped
 
 
+class Occurrence(Struct, frozen=True):
+    """A timer on a schedule: its next time has come."""
+
+    topic: Topic
+    name: str
+    due: int
+
+    @property
+    def open(self) -> bool:
+        plan = self.topic.schedules.get(self.name)
+        return plan is not None and plan.next_at == self.due and not self.topic.dropped
+
+
+class Watch(Struct, frozen=True):
+    """A timer on the members of a group: one may be dead, a move may take too long."""
+
+    topic: Topic
+    group: Group
+
+    @property
+    def open(self) -> bool:
+        return not self.topic.dropped and self.topic.groups.get(self.group.name) is self.group
+
+
+class Pause(Struct, frozen=True):
+    """A timer on a group: a fairness key may go on."""
+
+    group: Group
+    at: int
+
+    @property
+    def open(self) -> bool:
+        return self.group.turns is not None and self.group.turns.timer_at == self.at
+
+
 class State:
     __slots__ = ("_appliers", "follows", "leases", "ledgers", "names", "recent", "spaces", "staged", "timers", "topics")
 
@@ -60,7 +97,7 @@ class State:
         self.leases: dict[bytes, Lease] = {}
         self.recent = Recent()
         self.follows = Follows()
-        self.timers: Timers[Lease | Waiting | Wake] = Timers()
+        self.timers: Timers[Lease | Waiting | Wake | Occurrence | Watch | Pause] = Timers()
         self._appliers: dict[type, Callable[[Any], None]] = {
             ev.TopicMade: self._topic_made,
             ev.TopicSet: self._topic_set,
@@ -86,6 +123,16 @@ class State:
             ev.Concluded: self._concluded,
             ev.Chosen: self._chosen,
             ev.Forgotten: self._forgotten,
+            ev.Planned: self._planned,
+            ev.Fired: self._fired,
+            ev.Unplanned: self._unplanned,
+            ev.GroupAssigned: self._group_assigned,
+            ev.MemberJoined: self._member_joined,
+            ev.MemberLeft: self._member_left,
+            ev.Rebalanced: self._rebalanced,
+            ev.HandedOn: self._handed_on,
+            ev.Diverted: self._diverted,
+            ev.Rejoined: self._rejoined,
         }
 
     def apply(self, event: ev.Event) -> None:
@@ -131,11 +178,16 @@ class State:
     def let_go(self, lease: Lease, run: Run, bits: int, count: int) -> None:
         """A lease holds some messages no more."""
         run.mask ^= bits
-        lease.group.in_flight -= count
+        group = lease.group
+        group.in_flight -= count
+        if group.crew is not None:
+            group.crew.let_go(run.partition, count)
+        if group.turns is not None:
+            group.turns.landed(run, count)
         lease.open -= count
         if not lease.open:
             del self.leases[lease.token]
-            lease.group.tokens.discard(lease.token)
+            group.tokens.discard(lease.token)
             self.timers.drop()
 
     def _leased(self, event: ev.Leased) -> None:
@@ -144,12 +196,9 @@ class State:
         for partition, start, stop, mask, attempt, priority, at in event.spans:
             reader = group.readers[partition]
             run = Run(partition, start, stop, mask, attempt, priority, at, event.deadline)
-            parked = reader.unpark(start, mask)
+            parked = reader.take_out(start, mask, priority, at)
             if parked:
                 run.failure = parked[0].failure
-            else:
-                for passed in reader.move_past(run):
-                    reader.park(passed)
             runs.append(run)
             group.in_flight += run.count
             group.delivered += run.count
@@ -178,7 +227,7 @@ class State:
                 if at <= event.at:
                     group.end(number, start, mask, priority, at, event.cause)
                 else:
-                    group.cancel(number, start, mask)
+                    group.miss(number, start, mask, event.cause)
             topic.partitions[number].end(start, mask, at, event.cause, event.at)
 
     def _purged(self, event: ev.Purged) -> None:
@@ -204,6 +253,23 @@ class State:
             group.acked -= counted - dead
             self.park(group, Run(partition, start, stop, mask, 0, priority, at, 0))
 
+    def _diverted(self, event: ev.Diverted) -> None:
+        group = self._group(event)
+        for key in event.keys:
+            group.diverted.add(key)
+            if group.turns is not None:
+                group.turns.divert(key)
+        for partition, start, _, mask, priority, at in event.spans:
+            group.readers[partition].take_out(start, mask, priority, at)
+            group.dead += mask.bit_count()
+
+    def _rejoined(self, event: ev.Rejoined) -> None:
+        group = self._group(event)
+        for key in event.keys:
+            group.diverted.discard(key)
+            if group.turns is not None:
+                group.turns.rejoin(key)
+
     def _trimmed(self, event: ev.Trimmed) -> None:
         topic = self.topics[event.topic]
         topic.nobody = None
@@ -226,6 +292,21 @@ class State:
 
     def _unpinned(self, event: ev.Unpinned) -> None:
         del self.topics[event.topic].pins[event.name]
+
+    def _planned(self, event: ev.Planned) -> None:
+        topic = self.topics[event.topic]
+        topic.schedules[event.name] = event
+        if event.next_at:
+            self.timers.set(event.next_at, Occurrence(topic, event.name, event.next_at))
+
+    def _fired(self, event: ev.Fired) -> None:
+        plan = self.topics[event.topic].schedules[event.name]
+        last = (event.last_at, event.last_id) if event.count else (plan.last_at, plan.last_id)
+        count, (last_at, last_id) = plan.count + event.count, last
+        self._planned(replace(plan, next_at=event.next_at, count=count, last_at=last_at, last_id=last_id))
+
+    def _unplanned(self, event: ev.Unplanned) -> None:
+        del self.topics[event.topic].schedules[event.name]
 
     def _staged(self, event: ev.Staged) -> None:
         self._staging(event).put(event)
@@ -258,7 +339,10 @@ class State:
             self.spaces[space] = self.spaces.get(space, 0) + 1
 
     def _topic_set(self, event: ev.TopicSet) -> None:
-        self.topics[event.topic].configure(event.settings)
+        topic = self.topics[event.topic]
+        topic.configure(event.settings, event.at)
+        for partition in topic.partitions:
+            self.arm(topic, partition)
 
     def _topic_dropped(self, event: ev.TopicDropped) -> None:
         topic = self.topics.pop(event.topic)
@@ -284,7 +368,8 @@ class State:
 
     def _group_made(self, event: ev.GroupMade) -> None:
         topic = self.topics[event.topic]
-        topic.groups[event.group] = Group(event.topic, event.group, topic.partitions, event.starts, event.at)
+        group = topic.groups[event.group] = Group(event.topic, event.group, topic.partitions, event.starts, event.at)
+        group.arrange(topic.settings)
 
     def _group_dropped(self, event: ev.GroupDropped) -> None:
         self._forget(self.topics[event.topic].groups.pop(event.group))
@@ -306,6 +391,45 @@ class State:
             self.leases.pop(token).open = 0
             self.timers.drop()
         group.tokens.clear()
+        if group.crew is not None:
+            group.crew.freed()
+
+    def watch(self, topic: Topic, group: Group) -> None:
+        """See to it that a timer fires when the members of a group have to be looked after."""
+        crew = group.crew
+        if crew is not None and (next_at := crew.next_at) < crew.watch_at:
+            crew.watch_at = next_at
+            self.timers.set(next_at, Watch(topic, group))
+
+    def held(self, group: Group) -> list[tuple[int, int]]:
+        """What is leased of a group: (partition, count), piece by piece."""
+        leases = [self.leases[token] for token in group.tokens]
+        return [(run.partition, run.mask.bit_count()) for lease in leases for run in lease.runs if run.mask]
+
+    def _group_assigned(self, event: ev.GroupAssigned) -> None:
+        self._group(event).crew = Crew(len(self.topics[event.topic].partitions))
+
+    def _member_joined(self, event: ev.MemberJoined) -> None:
+        self._crew(event).joined(event)
+        self.watch(self.topics[event.topic], self._group(event))
+
+    def _member_left(self, event: ev.MemberLeft) -> None:
+        self._crew(event).left(event)
+
+    def _rebalanced(self, event: ev.Rebalanced) -> None:
+        group, crew = self._group(event), self._crew(event)
+        crew.plan(event)
+        if crew.moving:
+            crew.count(self.held(group))
+            self.watch(self.topics[event.topic], group)
+
+    def _handed_on(self, event: ev.HandedOn) -> None:
+        self._crew(event).handed_on(event)
+
+    def _crew(self, event: Any) -> Crew:
+        crew = self._group(event).crew
+        assert crew is not None, "only an assigned group has members"
+        return crew
 
     def _ledger(self, event: ev.Event) -> Ledger:
         ledger = self.topics[event.topic].ledger

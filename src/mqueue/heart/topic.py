@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mqueue.heart.dedup import Claim, Dedup
 from mqueue.heart.group import Group
+from mqueue.heart.outlet import Outlet
 from mqueue.heart.partition import Partition
 from mqueue.heart.reader import Reader
+from mqueue.heart.schedule import NEVER
 from mqueue.heart.staging import Ledger, Staging
-from mqueue.model.events import Pinned
+from mqueue.model.events import Pinned, Planned
 from mqueue.model.names import LEDGER, transaction_of
 from mqueue.model.settings import Settings
+from mqueue.policy.trickle import Trickle
 
 
 class Topic:
@@ -23,10 +28,12 @@ class Topic:
         "name",
         "namespace",
         "nobody",
+        "outlet",
         "partitions",
         "pins",
         "plain",
         "robin",
+        "schedules",
         "settings",
         "staging",
     )
@@ -38,9 +45,15 @@ class Topic:
         self.settings = settings
         self.made_at = now
         self.partitions = [Partition(number) for number in range(settings.partitions)]
+        self.outlet: Outlet | None = None
+        """Decides what of the scheduled messages becomes visible, where not all may that are due."""
+        if settings.due_rate is not None:
+            self._pace(settings, now)
         self.groups: dict[str, Group] = {}
         self.pins: dict[str, Pinned] = {}
         """What users' cursors hold back, by their names; also those that have expired and were not cleared away."""
+        self.schedules: dict[str, Planned] = {}
+        """What is published by the calendar, as it stands now."""
         self.ledger = Ledger() if name == LEDGER else None
         self.staging = Staging() if transaction_of(name) else None
         """Of a topic that stands for the transactions of a namespace, or for one of them. Users never see these."""
@@ -53,26 +66,49 @@ class Topic:
         self.nobody: Group | None = None
         """Stands for the groups while there are none, to find what would be dropped first."""
 
-    def configure(self, settings: Settings) -> None:
+    def configure(self, settings: Settings, now: int) -> None:
+        """Other settings. What was due by now is visible, or has to wait."""
+        if settings.due_rate != self.settings.due_rate:
+            self._pace(settings, now)
         self.settings = settings
         self.plain = _is_plain(settings)
         self.nobody = None
         for number in range(len(self.partitions), settings.partitions):
             partition = Partition(number)
             self.partitions.append(partition)
+            if self.outlet is not None:
+                partition.upto, partition.gate = (now, NEVER), self.outlet.gate
             for group in self.groups.values():
-                group.readers.append(Reader(partition, 0))
+                group.add_reader(Reader(partition, 0))
+        for group in self.groups.values():
+            group.arrange(settings)
+            if group.crew is not None:
+                group.crew.grow(len(self.partitions))
+
+    def _pace(self, settings: Settings, now: int) -> None:
+        if self.outlet is None:
+            self.outlet = Outlet(Trickle(None), now)
+            for partition in self.partitions:
+                partition.upto = now, NEVER
+        self.outlet.change(settings.due_rate, now)
+        for partition in self.partitions:
+            partition.gate = self.outlet.gate
 
     @property
     def hidden(self) -> bool:
         return self.staging is not None or self.ledger is not None
 
     def ripen(self, now: int) -> None:
+        """What is due becomes visible, as far as it may."""
+        outlet = self.outlet
+        for partition, shown in self._let_out(now) if outlet is None else outlet.let_out(self.partitions, now):
+            for group in self.groups.values():
+                group.shown(partition.number, shown)
+
+    def _let_out(self, now: int) -> Iterator[tuple[Partition, list[tuple[int, int]]]]:
         for partition in self.partitions:
             if now >= partition.schedule.next_at:
-                shown = partition.ripen(now)
-                for group in self.groups.values():
-                    group.shown(partition.number, shown)
+                yield partition, partition.ripen(now)
 
     @property
     def scheduled(self) -> int:
@@ -109,6 +145,8 @@ class Topic:
         if not partition.is_alive(claim.offset) or claim.offset in partition.void:
             return True
         at = abs(partition.due.get(claim.offset, claim.at))
+        if at > claim.made_at:
+            at = partition.time_of(at, claim.offset)
         if at > now or leased or not self.groups:
             return False
         stop = claim.offset + 1
