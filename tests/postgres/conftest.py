@@ -26,9 +26,11 @@ def template(postgres: PostgresServer) -> str:
 
 
 @pytest.fixture
-def shard(postgres: PostgresServer, template: str) -> str:
+def shard(postgres: PostgresServer, template: str) -> Iterator[str]:
     """The URL of a database that is ready."""
-    return postgres.create(f"shard_{next(_NUMBERS)}", template)
+    name = f"shard_{next(_NUMBERS)}"
+    yield postgres.create(name, template)
+    postgres.drop(name)
 
 
 @pytest.fixture

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mqueue.log.postgres import frames
 from mqueue.log.postgres.appends import append
 from mqueue.log.postgres.frames import bodies, ends, find, heads, kept_heads, news, tails
 from mqueue.log.postgres.journal import Entry, commit, entries, rows_about
 from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.problems import Fenced
 from mqueue.log.postgres.retention import Kept, trim
 from tests.postgres.shards import DAY_MS, NOON_MS, new_topic, owner_of, sheet
 
@@ -56,6 +59,15 @@ def test_ends_come_in_the_order_asked_for(link: Link, topic: int) -> None:
     places = [(other, 0), (topic, 0), (topic, 1), (other, 0)]
     assert ends(link, places) == [1, 0, 3, 1]
     assert ends(link, []) == []
+
+
+def test_ends_are_told_to_the_owner_alone(link: Link, topic: int) -> None:
+    append(link, [sheet(topic)], NOON_MS)
+    _, epochs = owner_of(link, 4)
+    assert ends(link, [(topic, 0)], (4, epochs[4])) == [3]
+    for owned in ((4, epochs[4] + 1), (5000, epochs[4])):
+        with pytest.raises(Fenced):
+            ends(link, [(topic, 0)], owned)
 
 
 def test_heads_are_read_page_by_page(link: Link, topic: int, monkeypatch) -> None:

@@ -56,6 +56,9 @@ class Log(Protocol):
     def record(self, events: list[Event]) -> None:
         """Write down what happened; the list is the log's from now on."""
 
+    def standbys(self, at: int) -> Sequence[str]:
+        """The servers that confirmed what was appended at a time, beside the one that keeps this log."""
+
     def frame(self, topic: int, partition: int, offset: int) -> Frame | None:
         """The frame that holds an offset; None if it is gone or not there yet."""
 
@@ -118,3 +121,8 @@ class Log(Protocol):
 
     def drop(self, topic: int) -> None:
         """Forget a topic."""
+
+
+def alone(log: object, at: int) -> Sequence[str]:
+    """The standbys of a log that has none."""
+    return ()

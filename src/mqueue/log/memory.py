@@ -17,6 +17,7 @@ from mqueue.heart.fold import Entry
 from mqueue.heart.marks import BLOCK, Marks
 from mqueue.heart.runs import segments
 from mqueue.log import told
+from mqueue.log.base import alone
 from mqueue.log.merge import merged
 from mqueue.model.events import (
     Duplicated,
@@ -27,6 +28,8 @@ from mqueue.model.events import (
     Redriven,
     Rescheduled,
     Settled,
+    TopicMade,
+    TopicSet,
     Voided,
 )
 from mqueue.model.limits import FRAME_BYTES_MAX, FRAME_ROWS_MAX
@@ -34,6 +37,8 @@ from mqueue.wire.frame import Frame
 from mqueue.wire.packed import packed
 from mqueue.wire.rows import Extras
 
+_OF_DELIVERIES = (Leased, Settled, Extended, Duplicated)
+"""What nobody needs here whose topic is not traced: memory is never folded, and the state has it already."""
 _WARM_FRAMES = 64
 _CHUNK_EVENTS = 4096
 _EVENTS_MAX = 1 << 20
@@ -209,6 +214,7 @@ class Packing:
 
 class MemoryLog:
     durability = "memory"
+    standbys = alone
     lag = 256
     full = ""
     remembers = False
@@ -218,6 +224,7 @@ class MemoryLog:
         self.reports: list[str] = []
         self._tapes: dict[tuple[int, int], Tape] = {}
         self._journals: dict[int, Journal] = {}
+        self._untraced: set[int] = set()
         self._warm: dict[int, Frame] = {}
         self._points: dict[int, TopicPoint] = {}
 
@@ -239,6 +246,10 @@ class MemoryLog:
 
     def record(self, events: list[Event]) -> None:
         for event in events:
+            if isinstance(event, TopicMade | TopicSet):
+                (self._untraced.discard if event.settings.trace else self._untraced.add)(event.topic)
+            elif event.topic in self._untraced and isinstance(event, _OF_DELIVERIES):
+                continue
             journal = self._journals.get(event.topic)
             if journal is None:
                 journal = self._journals[event.topic] = Journal()
@@ -361,6 +372,7 @@ class MemoryLog:
         for key in [key for key in self._tapes if key[0] == topic]:
             del self._tapes[key]
         self._journals.pop(topic, None)
+        self._untraced.discard(topic)
         self._points.pop(topic, None)
 
     def _warm_up(self, frame: Frame | None) -> None:

@@ -33,9 +33,20 @@ def given_up(dead: Fallen) -> str:
 
 
 def dlq_settings(origin: Settings) -> Settings:
-    """A dead-letter queue has none itself, never gives up, and drops nothing for being full."""
+    """A dead-letter queue has none itself, never gives up, drops nothing for being full, has no turns and no
+    notes."""
     return replace(
-        origin, dlq=False, dlq_topic=None, dlq_expired=False, max_retries=None, default_ttl_ms=None, max_depth=None
+        origin,
+        dlq=False,
+        dlq_topic=None,
+        dlq_expired=False,
+        max_retries=None,
+        default_ttl_ms=None,
+        max_depth=None,
+        policy="strict",
+        fairness=None,
+        ordered=False,
+        labels=(),
     )
 
 

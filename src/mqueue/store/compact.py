@@ -19,6 +19,7 @@ from mqueue.heart.runs import each, full
 from mqueue.heart.topic import Topic
 from mqueue.model.settings import Retention
 from mqueue.policy.retention import REST_MS, allowed, oldest
+from mqueue.store.order import order_key
 from mqueue.store.store import Store
 from mqueue.store.visits import Cut, Latest
 from mqueue.wire.frame import Frame
@@ -106,7 +107,7 @@ class _Sweep:
             frame = self.store.log.frame(self.topic.id, self.partition.number, offset)
             if frame is not None:
                 row = offset - frame.base
-                _, at, _ = self.store.order_key(self.topic, frame, row)
+                _, at, _ = order_key(self.topic, frame, row)
                 self._judge(offset, frame.keys()[row], at, offset in self.partition.void)
 
     def drop_keyless(self, line: int, late: Iterable[tuple[int, int]]) -> None:
@@ -142,6 +143,10 @@ class _Sweep:
         due = self.partition.due
         for offset in due.keys() & set(range(frame.base, frame.stop)) if due else ():
             times[offset - frame.base] = max(frame.at_of(offset - frame.base), abs(due[offset]))
+        if self.partition.upto is not None:
+            for row, (time, at) in enumerate(zip(times, frame.column_at().tolist(), strict=True)):
+                if time > at:
+                    times[row] = self.partition.time_of(time, frame.base + row)
         return times
 
 

@@ -150,7 +150,9 @@ def recognise(rows: Rows, find: Callable[[bytes], Claim | None]) -> Known:
         claim = find(digest(key.encode()))
         if claim is not None:
             if claim.digest != digest(rows.payload[row]):
-                raise Conflict(f"idempotency key {key!r:.80} was used with another payload, for message {claim.id}")
+                used = Conflict(f"idempotency key {key!r:.80} was used with another payload, for message {claim.id}")
+                used.first = claim.id
+                raise used
             claims[row] = claim
         elif key in first:
             if rows.payload[first[key]] != rows.payload[row]:

@@ -1,4 +1,5 @@
-"""Bringing the dead back: the original becomes ready again, for the group that it died in and for no other.
+"""Bringing the dead back: the original becomes ready again, for the group that it died in and for no other. Or not
+bringing them back: then the copy is all that ends.
 
 Only if retention has dropped the original is the message published anew, for everybody.
 """
@@ -10,6 +11,8 @@ from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
 from mqueue.model.errors import BadName, Refused
 from mqueue.model.names import check_name
+from mqueue.store.keys import keys_in
+from mqueue.store.order import order_key
 from mqueue.store.store import Store
 from mqueue.wire.frame import Frame
 from mqueue.wire.rows import Headers, Rows
@@ -36,6 +39,12 @@ def redrive(store: Store, dlq: Topic, frame: Frame, row: int, now: int) -> bool:
         if group is None:
             return False
         _revive(store, topic, group, number, offset, now)
+    _rejoin(topic, str(headers["x-group"]), keys_in(frame, row)[0], store, now)
+    return discard(store, dlq, frame, row, now)
+
+
+def discard(store: Store, dlq: Topic, frame: Frame, row: int, now: int) -> bool:
+    """Cancel the copy of one dead message: nobody deals with it any more. True, as that is always done."""
     span = (frame.partition, frame.base + row, frame.base + row + 1, 1, frame.number("priority", row), frame.at_of(row))
     store.heart.happen(ev.Voided(now, dlq.id, "cancelled", (span,)))
     store.commit(now)
@@ -64,8 +73,15 @@ def _revive(store: Store, topic: Topic, group: Group, number: int, offset: int, 
     """Make the original ready again in the group that it died in. If a seek did that already there is nothing to do."""
     frame = store.log.frame(topic.id, number, offset)
     assert frame is not None
-    priority, due, _ = store.order_key(topic, frame, offset - frame.base)
+    priority, due, _ = order_key(topic, frame, offset - frame.base)
     store.heart.redrive(topic, group, ((number, offset, offset + 1, 1, priority, due),), now)
+
+
+def _rejoin(topic: Topic, group_name: str, key: int, store: Store, now: int) -> None:
+    """The messages of its key do not follow it any more."""
+    group = topic.groups.get(group_name)
+    if group is not None and key in group.diverted:
+        store.heart.happen(ev.Rejoined(now, topic.id, group.name, (key,)))
 
 
 def _publish_anew(store: Store, topic: Topic, frame: Frame, row: int, headers: Headers, now: int) -> None:

@@ -213,6 +213,8 @@ class ShardStore(Store):
             why = f"messages that are due in {latest - now} ms; {EARLY_DELAY_MS} ms is the most"
         elif topic.settings.max_depth is not None:
             why = f"topic {topic.name!r}, which has a max_depth: only its owner knows its depth"
+        elif topic.settings.ordered:
+            why = f"topic {topic.name!r}, which is ordered: the messages of a key may reach the shard in another order"
         else:
             return
         raise Refused(f"durability 'wal' is not for {why}", code="not_for_wal")
@@ -311,7 +313,7 @@ class ShardStore(Store):
             frame.base = promise.expected = topic.partitions[0].next
             self.state.append(topic, 0, frame.stretches(0), now)
 
-    def _append_rows(self, topic: Topic, rows: Rows, now: int) -> list[Receipt]:
+    def append_rows(self, topic: Topic, rows: Rows, now: int) -> list[Receipt]:
         if len(rows) == 1:
             return [self._append_one(topic, rows, now)]
         placed = place(topic, rows, self.next_partition(topic), now)
@@ -372,9 +374,9 @@ class ShardStore(Store):
         if pending is not None:
             promise, row, _ = pending
             self.shelf.again(promise, row, receipt)
-        elif self.owner:
+        elif self.owner and topic.settings.trace:
             self.heart.happen(ev.Duplicated(now, topic.id, claim.partition, claim.offset))
-        else:
+        elif topic.settings.trace:
             self.repeated(topic.id, claim.partition, claim.offset)
         return receipt
 
@@ -398,7 +400,8 @@ class ShardStore(Store):
             if arrival.base != self.shelf.next(arrival.topic, arrival.partition):
                 continue
             partition = topic.partitions[arrival.partition]
-            at = max(arrival.at, _newest(partition))
+            moment = 0 if topic.outlet is None else topic.outlet.moment
+            at = max(arrival.at, _newest(partition), moment)
             self.ahead.load(at)
             stretches = self.shelf.arrive(arrival, at)
             if arrival.base >= partition.next:

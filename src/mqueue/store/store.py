@@ -11,14 +11,17 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
+from mqueue.heart.crew import Seat
 from mqueue.heart.group import Group, Lease
 from mqueue.heart.heart import Fallen, Heart, Outcome
+from mqueue.heart.members import rebalance, seats
 from mqueue.heart.state import State
 from mqueue.heart.topic import Topic
+from mqueue.heart.turns import Turns
 from mqueue.log.base import Log
 from mqueue.log.told import claims_of
 from mqueue.model import events as ev
-from mqueue.model.errors import BadSetting, DiskFull, QueueFull
+from mqueue.model.errors import BadSetting, DiskFull, NotFound, QueueFull
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
 from mqueue.model.message import Receipt
@@ -27,6 +30,8 @@ from mqueue.model.priority import NORMAL
 from mqueue.model.settings import Settings
 from mqueue.policy.routing import partition_of
 from mqueue.store import bury
+from mqueue.store.changes import check_change
+from mqueue.store.keys import learn
 from mqueue.store.place import Known, check_priorities, check_priority, place, receipts, recognise
 from mqueue.store.tokens import Tokens
 from mqueue.store.visits import Visits
@@ -94,10 +99,19 @@ class Store:
     def advance(self, now: int) -> None:
         """Let time pass."""
         if now >= self.heart.next_at:
+            known = len(self.heart.news)
             self.heart.advance(now)
+            self._count_late(known)
             self.commit(now)
         if self.unburied and now >= self._bury_at:
             self._bury_again(now)
+
+    def _count_late(self, known: int) -> None:
+        """Messages whose lease has just run out, beside what consumers gave back themselves."""
+        for event in self.heart.news[known:]:
+            if isinstance(event, ev.Settled) and event.reason == "visibility_timeout":
+                place = event.topic, "expire"
+                self.turned[place] = self.turned.get(place, 0) + sum(span[3].bit_count() for span in event.spans)
 
     def commit(self, now: int) -> None:
         """Write down what happened; the dead go to their queue in the same commit."""
@@ -125,7 +139,7 @@ class Store:
                 target = self.find_topic(topic.namespace, name) or self.add_topic(
                     topic.namespace, name, bury.dlq_settings(self.defaults), now
                 )
-                self._append_rows(target, rows, now)
+                self.append_rows(target, rows, now)
                 self.written.append(target)
 
     def _bury_again(self, now: int) -> None:
@@ -179,13 +193,15 @@ class Store:
             )
 
     def configure(self, topic: Topic, settings: Settings, now: int) -> None:
-        if settings.partitions < len(topic.partitions):
-            raise BadSetting(
-                f"topic {topic.name!r} has {len(topic.partitions)} partitions; {settings.partitions} would be fewer"
-            )
+        check_change(topic, settings, self.promised(topic))
         check_settings(topic.name, settings)
         if settings != topic.settings:
-            self.happen(ev.TopicSet(now, topic.id, settings), now)
+            more = settings.partitions > len(topic.partitions)
+            self.heart.happen(ev.TopicSet(now, topic.id, settings))
+            for group in topic.groups.values() if more else ():
+                if group.crew is not None:
+                    rebalance(self.heart, topic, group, f"{settings.partitions} partitions", now)
+            self.commit(now)
 
     def purge(self, topic: Topic, now: int) -> int:
         """Cancel everything there is; how many messages that were."""
@@ -198,7 +214,7 @@ class Store:
         self.flush()
         self.log.drop(topic.id)
         self.visits.pop(topic.id, None)
-        for verb in ("nack", "reject", "release"):
+        for verb in ("nack", "reject", "release", "expire"):
             self.turned.pop((topic.id, verb), None)
 
     def group(self, topic: Topic, name: str, now: int) -> Group:
@@ -261,7 +277,7 @@ class Store:
             receipts[row] = Receipt(claim.id, topic.name, claim.partition, claim.offset, True, durability)
         for row, first in known.repeats.items():
             receipts[row] = replace(receipts[first], duplicate=True)
-        for row in (*known.claims, *known.repeats):
+        for row in (*known.claims, *known.repeats) if topic.settings.trace else ():
             self.heart.happen(ev.Duplicated(now, topic.id, receipts[row].partition, receipts[row].offset))
         self.commit(now)
         return [receipts[row] for row in range(len(rows))]
@@ -331,9 +347,9 @@ class Store:
         check_priorities(topic, rows)
         self.ids.check(len(rows), now)
         self.make_room(topic, len(rows), now)
-        return self._append_rows(topic, rows, now)
+        return self.append_rows(topic, rows, now)
 
-    def _append_rows(self, topic: Topic, rows: Rows, now: int) -> list[Receipt]:
+    def append_rows(self, topic: Topic, rows: Rows, now: int) -> list[Receipt]:
         """Rows that were let in."""
         if len(rows) == 1:
             return [self._append_one(topic, rows, now)]
@@ -361,27 +377,33 @@ class Store:
         topic.robin += 1
         return topic.robin % len(topic.partitions)
 
-    def order_key(self, topic: Topic, frame: Frame, row: int) -> tuple[int, int, int]:
-        """(priority, time, offset) of a message, with the due time that it was given last."""
-        offset = frame.base + row
-        due = abs(topic.partitions[frame.partition].due.get(offset, frame.number("deliver_at", row)))
-        return frame.number("priority", row), max(frame.at_of(row), due), offset
-
     # Deliver and settle
 
     def lease(
-        self, topic: Topic, group_name: str, limit: int, visibility_ms: int | None, mode: str, consumer: str, now: int
+        self,
+        topic: Topic,
+        group_name: str,
+        limit: int,
+        visibility_ms: int | None,
+        mode: str,
+        consumer: str,
+        now: int,
+        seat: Seat | None = None,
     ) -> Lease | None:
-        """The next messages for a group, which is made on first use, under a new token."""
-        group = topic.groups.get(group_name)
+        """The next messages for a group, which is made on first use, under a new token; for a member, if it has any."""
+        group = topic.groups.get(group_name) if seat is None else known_group(topic, group_name)
         if group is None:
             group = self.group(topic, check_name(group_name, "group"), now)
+        only = seats(topic, group, seat, now) if group.crew is not None or seat is not None else None
         settings = topic.settings
         room = settings.in_flight_max - group.in_flight
         if limit > room:
             limit = room
         deadline = now + (settings.visibility_ms if visibility_ms is None else visibility_ms)
-        lease = self.heart.lease(group, limit, deadline, consumer, self.tokens.take(), now)
+        if group.turns is None:
+            lease = self.heart.lease(group, limit, deadline, consumer, self.tokens.take(), now, only)
+        else:
+            lease = self._lease_in_turn(group, group.turns, limit, deadline, consumer, now, only)
         if lease is None:
             self._hear(group, now)
             return None
@@ -391,11 +413,36 @@ class Store:
             self.flush()
         return lease
 
+    def _lease_in_turn(
+        self,
+        group: Group,
+        turns: Turns,
+        limit: int,
+        deadline: int,
+        consumer: str,
+        now: int,
+        only: tuple[int, ...] | None,
+    ) -> Lease | None:
+        """The same where messages take turns: what could be next is drawn and its keys are told before."""
+        token = self.tokens.take()
+        lease, more = None, False
+        while lease is None and limit > 0 and (turns.draw(limit, more, only) or not more):
+            if turns.unknown or not turns.learned:
+                learn(self.state, self.log, group, turns, now)
+            lease = self.heart.lease(group, limit, deadline, consumer, token, now, only)
+            more = True
+        if self.heart.fallen:
+            self.commit(now)
+        return lease
+
     def finish(self, lease: Lease, now: int) -> None:
         """At most once: what is being handed out is settled already."""
         runs = tuple(run.part(run.mask) for run in lease.runs)
         self.heart.settle(lease.token, "ack", None, now)
         lease.runs = runs  # what was handed out, though nothing of it is held
+        group = lease.group
+        if group.turns is not None and group.turns.freed:  # others of its keys may go at once
+            self.written.append(self.state.topics[group.topic])
 
     def _hear(self, group: Group, now: int) -> None:
         """A group asked in vain. Once in an hour that is written down: a restart must not cost it its hold."""
@@ -415,6 +462,8 @@ class Store:
     ) -> Outcome:
         jitter = self._jitter() if verb == "nack" else 0.0
         lease = self.state.leases.get(token)
+        if verb != "ack" and lease is not None and lease.group.turns is not None and not lease.group.turns.learned:
+            learn(self.state, self.log, lease.group, lease.group.turns, now)  # how it fails depends on its key
         outcome = self.heart.settle(token, verb, spans, now, delay_ms=delay_ms, jitter=jitter, error=error)
         if verb != "ack" and lease is not None:
             place = lease.group.topic, verb
@@ -426,6 +475,15 @@ class Store:
         outcome = self.heart.extend(token, spans, deadline, now)
         self.commit(now)
         return outcome
+
+
+def known_group(topic: Topic, name: str) -> Group:
+    """A group that has to be there."""
+    group = topic.groups.get(name)
+    if group is None:
+        there = ", ".join(sorted(topic.groups)[:20]) or "none"
+        raise NotFound(f"group {check_name(name, 'group')!r} is not there on topic {topic.name!r}; there are: {there}")
+    return group
 
 
 def check_settings(name: str, settings: Settings) -> None:

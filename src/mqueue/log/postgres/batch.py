@@ -27,6 +27,8 @@ from mqueue.wire.rows import Extras
 
 ANYWHERE = -1
 """The partition of what speaks of a topic as a whole."""
+_SPANNING = (ev.Leased, ev.Settled, ev.Extended, ev.Voided, ev.Redriven)  # a union would be made anew for each event
+_PLACED = (ev.Rescheduled, ev.Duplicated)
 
 
 class Arrival(Struct):
@@ -61,6 +63,8 @@ class Promise(Struct):
     failed: Error | None = None
     version: int = ANY_VERSION
     """Of the topic that it was made for."""
+    quorum: bool = False
+    """Whether it is stored only if a standby confirms it."""
     kin: list[Promise] = []
     """Those that are stored with it or not at all; empty: it is alone."""
 
@@ -88,7 +92,7 @@ class Promise(Struct):
 class Batch:
     """Being gathered, or on its way."""
 
-    __slots__ = ("_open", "at", "claims", "events", "late", "number", "promises", "turns")
+    __slots__ = ("_open", "at", "claims", "events", "late", "number", "promises", "quorum", "sure", "turns")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -101,25 +105,30 @@ class Batch:
         self.turns: dict[int, int] = {}
         """Of each topic, where its messages go that come alone and have no key."""
         self.at = 0
-        self._open: dict[tuple[int, int], Promise] = {}
+        self.sure = False
+        """Whether whoever hands in something now asks for a standby that confirms it. He shares no frame with others:
+        they are not to be refused with him."""
+        self.quorum = False
+        """Whether somebody did."""
+        self._open: dict[tuple[int, int, bool], Promise] = {}
 
     def __bool__(self) -> bool:
         return bool(self.events or self.promises or self.late)
 
     def put(self, frame: Frame, id: int) -> Promise:
         """A whole frame."""
-        promise = Promise(frame, id, [], [])
-        self._open.pop((frame.topic, frame.partition), None)
+        promise = Promise(frame, id, [], [], quorum=self.sure)
+        self._open.pop((frame.topic, frame.partition, self.sure), None)
         self.promises.append(promise)
         return promise
 
     def add(self, topic: int, partition: int, payload: bytes, extras: Extras | None, id: int, now: int) -> Promise:
         """One message, its row the last of the frame: with others of its partition whose ids it follows."""
-        promise = self._open.get((topic, partition))
+        promise = self._open.get((topic, partition, self.sure))
         frame = None if promise is None else promise.frame
         if promise is None or frame is None or not _takes(frame, promise.id, id):
             frame = Frame.opened(topic, partition, 0)
-            promise = self._open[topic, partition] = Promise(frame, id, [], [])
+            promise = self._open[topic, partition, self.sure] = Promise(frame, id, [], [], quorum=self.sure)
             self.promises.append(promise)
         frame.add(payload, extras, id, now)
         return promise
@@ -166,11 +175,11 @@ def blocks_of(events: Iterable[ev.Event]) -> tuple[tuple[int, int, int], ...]:
 
 
 def _blocks(event: ev.Event) -> Iterator[tuple[int, int, int]]:
-    if isinstance(event, ev.Leased | ev.Settled | ev.Extended | ev.Voided | ev.Redriven):
+    if isinstance(event, _SPANNING):
         for span in event.spans:
             for block in range(span[1] // BLOCK, (span[2] - 1) // BLOCK + 1):
                 yield event.topic, span[0], block
-    elif isinstance(event, ev.Rescheduled | ev.Duplicated):
+    elif isinstance(event, _PLACED):
         yield event.topic, event.partition, event.offset // BLOCK
     else:
         yield event.topic, ANYWHERE, 0

@@ -74,7 +74,8 @@ def names(link: Link, namespace: str, after: str, limit: int) -> list[str]:
     """Names of topics that are not hidden, sorted by code points, those after one."""
     rows = link.call(
         "select name from mqueue.topics where namespace = %b::text and name > %b::text and deleted_at is null "
-        "and not hidden order by name limit %b",
+        "and not hidden and vshard in (select vshard from mqueue.vshards where state = 'active') "
+        "order by name limit %b",
         (namespace, after, limit),
     )
     return [name for (name,) in rows]
@@ -83,7 +84,8 @@ def names(link: Link, namespace: str, after: str, limit: int) -> list[str]:
 def namespaces(link: Link) -> dict[str, int]:
     """Those that have topics that are not hidden, sorted, and how many."""
     rows = link.call(
-        "select namespace, count(*) from mqueue.topics where deleted_at is null and not hidden group by 1 order by 1"
+        "select namespace, count(*) from mqueue.topics where deleted_at is null and not hidden "
+        "and vshard in (select vshard from mqueue.vshards where state = 'active') group by 1 order by 1"
     )
     return dict(rows)
 

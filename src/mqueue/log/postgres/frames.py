@@ -11,6 +11,7 @@ from typing import Any, LiteralString
 
 from mqueue.log.postgres.arrays import Longs
 from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.problems import Fenced
 
 HEADS_AT_ONCE = 10_000
 _HEAD = "f.base, f.count, f.base_id, f.at, f.size, f.head"
@@ -126,15 +127,21 @@ def news(link: Link, since_id: int) -> list[tuple[int, int, int]]:
     return [(topic, part, end) for topic, part, end in rows]
 
 
-def ends(link: Link, places: Sequence[tuple[int, int]]) -> list[int]:
-    """The next offset of each (topic, partition)."""
+def ends(link: Link, places: Sequence[tuple[int, int]], owned: tuple[int, int] | None = None) -> list[int]:
+    """The next offset of each (topic, partition). Raises Fenced if they are of a virtual shard that is not here, or not
+    owned any more at an epoch."""
+    vshard, epoch = owned or (None, None)
     rows = link.call(
         "select greatest(tip.next, o.next, 0) "
         "from unnest(%b::bigint[], %b::bigint[]) with ordinality k(topic, part, i) "
         "cross join lateral mqueue.tip(k.topic::int, k.part::int) tip "
-        "left join mqueue.floors o on o.topic_id = k.topic and o.part = k.part order by k.i",
-        (*_columns(places, 2),),
+        "left join mqueue.floors o on o.topic_id = k.topic and o.part = k.part "
+        "where %b::bigint is null or exists (select from mqueue.vshards v "
+        "where v.vshard = %b::bigint and v.owner_epoch = %b::bigint and v.state = 'active') order by k.i",
+        (*_columns(places, 2), vshard, vshard, epoch),
     )
+    if len(rows) < len(places):
+        raise Fenced(f"virtual shard {vshard} is owned by another")
     return [end for (end,) in rows]
 
 

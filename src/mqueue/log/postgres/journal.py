@@ -7,12 +7,12 @@ know what is in a row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 from msgspec import Struct
 
-from mqueue.log.postgres.appends import Appended, Sheet, placed, sheet_params
+from mqueue.log.postgres.appends import Appended, Sheet, confirmed, placed, sheet_params, surely
 from mqueue.log.postgres.arrays import Blobs, Longs
 from mqueue.log.postgres.days import dated
 from mqueue.log.postgres.link import Link
@@ -61,26 +61,32 @@ def commit(
     late: Sequence[Noted] = (),
     changes: Sequence[Change] = (),
     windows: Mapping[int, int] | None = None,
+    quorum: bool = False,
 ) -> list[Appended]:
-    """Write down all entries, append the sheets, change the topics, all or nothing. Raises Fenced, and what `append`
-    does.
+    """Write down all entries, append the sheets, change the topics, all or nothing. `quorum`: only if a standby
+    confirms it. Raises Fenced, and what `append` does.
 
     The entries of a virtual shard go on where its journal ends, without a gap.
     """
     params = _entry_params(owner, entries, late)
-    if not sheets and not changes:
-        if entries or late:
-            dated(link, _RECORD, params)
-        return []
     order, appends = sheet_params(sheets, windows)
+    sql: LiteralString
     if changes:
         topics = Longs(number for one in changes for number in (one.topic, one.epoch, one.settings is None))
         settings = Blobs(one.settings or b"" for one in changes)
         sql = _TOPICS if len(appends) == 2 else _TOPICS_KEYS
-        rows = dated(link, sql, (topics, settings, *params, now, *appends))
+        params = [topics, settings, *params, now, *appends]
+    elif sheets:
+        sql = _COMMIT if len(appends) == 2 else _COMMIT_KEYS
+        params = [*params, now, *appends]
+    elif entries or late:
+        sql = _RECORD
     else:
-        rows = dated(link, _COMMIT if len(appends) == 2 else _COMMIT_KEYS, (*params, now, *appends))
-    found = placed(rows, order)
+        return []
+    rows = dated(link, surely(sql) if quorum else sql, params)
+    if quorum:
+        confirmed(link, rows)
+    found = placed(rows, order) if sheets else []
     assert found is not None, "only a log can have been flushed before"
     return found
 

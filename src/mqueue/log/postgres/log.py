@@ -30,7 +30,9 @@ from mqueue.log.postgres.cache import Cache
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.stock import Stock, stretches_of, take_stock
 from mqueue.log.postgres.tape import Place, Tape
+from mqueue.log.postgres.witness import standbys_at
 from mqueue.log.segments import points
+from mqueue.model.errors import Unavailable
 from mqueue.model.events import Event, TopicDropped
 from mqueue.model.message import Receipt
 from mqueue.wire import journal as events_as_bytes
@@ -93,6 +95,9 @@ class PostgresLog:
         """Partitions whose floor is higher than the shard knows."""
         self._kept: dict[int, set[tuple[int, int]]] = {}
         """(partition, base) of what the shard keeps below the floors of a topic."""
+
+    def standbys(self, at: int) -> list[str]:
+        return standbys_at(self._link, at)
 
     # Handing in
 
@@ -158,7 +163,9 @@ class PostgresLog:
     @property
     def promised(self) -> bool:
         """Whether frames were handed in that have no place yet."""
-        return any(batch.promises for batch in (self.batch, *self.flying))
+        if self.batch.promises:
+            return True
+        return bool(self.flying) and any(batch.promises for batch in self.flying)
 
     def cut(self) -> Batch | None:
         """What is to be committed next; None: nothing is."""
@@ -300,7 +307,11 @@ class PostgresLog:
         missing = [place for place in places if place.base not in stored]
         stored |= {base: (head, body) for base, head, body in self._stored(topic, partition, missing)}
         for place in reversed(places):  # the first one is wanted now: it is the last to go
-            head, body = stored.get(place.origin) or stored[place.base]
+            found = stored.get(place.origin) or stored.get(place.base)
+            if found is None:
+                why = f"virtual shard {self.vshard} is not all here: it has moved, or is looked at anew; try again"
+                raise Unavailable(why, code="not_owner")
+            head, body = found
             frame = unpack(head + body)
             origin = place.origin if place.origin in stored else place.base
             frame.stamp(origin, place.id - (place.base - origin), place.at)

@@ -8,8 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from msgspec import Struct
+
 from mqueue.log.postgres.arrays import Longs
 from mqueue.log.postgres.link import Link
+
+
+class Session(Struct, frozen=True):
+    """`until`: by the server's clock, in µs; `left`: in seconds, when it was asked for."""
+
+    owner: UUID
+    address: str
+    until: int
+    left: float
 
 
 def beat(link: Link, owner: UUID, node: int, address: str, ms: int) -> bool:
@@ -46,6 +57,15 @@ def own(link: Link, owner: UUID, vshards: Sequence[int]) -> dict[int, int]:
     return dict(link.call("select v, e from mqueue.own(%b, %b)", (owner, Longs(vshards))))
 
 
+def owns(link: Link, owner: UUID, vshard: int, epoch: int) -> bool:
+    """Whether a virtual shard is here, and still his: what he has read of it before is all that there was."""
+    rows = link.call(
+        "select 1 from mqueue.vshards where vshard = %b and owner = %b and owner_epoch = %b and state = 'active'",
+        (vshard, owner, epoch),
+    )
+    return bool(rows)
+
+
 def disown(link: Link, owner: UUID, vshards: Sequence[int]) -> None:
     """Give them back, so that the next one need not wait for the session to end."""
     link.call("select mqueue.disown(%b, %b)", (owner, Longs(vshards)))
@@ -64,10 +84,20 @@ def alive(link: Link) -> list[tuple[UUID, int, str]]:
     return [(owner, node, address) for owner, node, address in rows]
 
 
-def next_end(link: Link) -> float:
-    """In how many seconds the first of the sessions ends that have not ended, if none is renewed."""
+def sessions(link: Link) -> list[Session]:
+    """Those that have not ended."""
     rows = link.call(
-        "select coalesce(extract(epoch from min(until) - clock_timestamp()), 60)::float8 from mqueue.sessions "
-        "where until > clock_timestamp()"
+        "select owner, address, (extract(epoch from until) * 1000000)::bigint,"
+        " extract(epoch from until - clock_timestamp())::float8"
+        " from mqueue.sessions where until > clock_timestamp()"
     )
-    return float(rows[0][0])
+    return [Session(*row) for row in rows]
+
+
+def end(link: Link, session: Session) -> None:
+    """End one, unless it was renewed meanwhile."""
+    link.call(
+        "update mqueue.sessions set until = clock_timestamp()"
+        " where owner = %b and (extract(epoch from until) * 1000000)::bigint = %b",
+        (session.owner, session.until),
+    )

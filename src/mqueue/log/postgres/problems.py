@@ -38,6 +38,14 @@ class Changed(Exception):
     """The topic has other settings by now than those that something was made for."""
 
 
+class NoQuorum(Exception):
+    """No standby confirms what is committed there: the server is not set up for it."""
+
+
+class TopicTaken(Exception):
+    """The number of a topic is another's at the server that it is to go to."""
+
+
 class NoDay(Exception):
     """There is no table for a day yet."""
 
@@ -54,6 +62,26 @@ class Rejected(ShardDown):
     """The server is there and does not let us in: user, password or database are wrong."""
 
 
+class Ended(ShardDown):
+    """The server ended our session while a statement ran. It did so before the commit, or right after it."""
+
+
+class Standby(ShardDown):
+    """The server follows another: nothing can be written there."""
+
+
+class Outdated(ShardDown):
+    """The server is the primary no more, or was set back: what it holds and says does not count."""
+
+    code = "old_timeline"
+
+
+class Stranger(ShardDown):
+    """The server is not one of those that hold this shard."""
+
+    code = "other_system"
+
+
 class Busy(ShardDown):
     """Somebody holds a lock for so long that it was not waited for."""
 
@@ -66,6 +94,8 @@ _ANSWERS: dict[str, type[Exception]] = {
     "MQ005": NoTopic,
     "MQ006": Changed,
     "MQ007": Outrun,
+    "MQ008": NoQuorum,
+    "MQ009": TopicTaken,
     "21000": Taken,  # the same key twice in one call
 }
 _DAILY = ("frames", "journal", "journal_index")
@@ -83,8 +113,10 @@ _REJECTION = re.compile(
     r"FATAL: +(password authentication failed|(database|role) \S+ does not exist|permission denied for database"
     r"|no pg_hba\.conf entry)|no password supplied"
 )
+_READ_ONLY = "session is read-only"
+_SESSION = "57P"
 _CRASHED = "57P02"
-"""The only error that may come after a commit."""
+"""The server is in disorder. Also other ends of a session may come after a commit, for whoever has to know: `Ended`."""
 
 
 def translated(error: psycopg.Error, server: str) -> Exception:
@@ -108,7 +140,8 @@ def translated(error: psycopg.Error, server: str) -> Exception:
         return lost(server, one_line(error))
     if state[:2] in _TROUBLE or state in _MISSING:
         applied = None if state == _CRASHED else False
-        return ShardDown(f"PostgreSQL at {server} failed: {said} ({state})", applied=applied)
+        kind = Ended if state.startswith(_SESSION) else ShardDown
+        return kind(f"PostgreSQL at {server} failed: {said} ({state})", applied=applied)
     return error
 
 
@@ -120,8 +153,19 @@ def lost(server: str, why: str) -> ShardDown:
 def unreachable(server: str, why: str, retry_after: float) -> ShardDown:
     """No connection could be made. The library hands on words only: what a server that speaks another language says is
     taken for trouble that may pass."""
+    if why.endswith(_READ_ONLY):
+        return standby(server)
     kind, what = (Rejected, "does not let us in") if _REJECTION.search(why) else (ShardDown, "cannot be reached")
     return kind(f"PostgreSQL at {server} {what}: {why}", applied=False, retry_after=retry_after)
+
+
+def standby(server: str) -> Standby:
+    return Standby(f"PostgreSQL at {server} is a standby: it takes no messages")
+
+
+def again(problem: ShardDown, retry_after: float) -> ShardDown:
+    """The same, said to somebody else."""
+    return type(problem)(problem.message, code=problem.code, applied=problem.applied, retry_after=retry_after)
 
 
 def one_line(error: Exception) -> str:

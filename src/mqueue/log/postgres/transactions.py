@@ -15,14 +15,9 @@ def home(link: Link, namespace: str, transaction: str) -> int | None:
 
 
 def settle_home(link: Link, namespace: str, transaction: str, vshard: int, now: int) -> int:
-    """This one, unless somebody was faster: then his."""
-    link.call(
-        "insert into mqueue.transactions (namespace, name, vshard, at) values (%b::text, %b::text, %b, %b) "
-        "on conflict do nothing",
-        (namespace, transaction, vshard, now),
-    )
-    found = home(link, namespace, transaction)
-    return vshard if found is None else found
+    """This one, unless somebody was faster: then his. Raises Moved."""
+    params = (namespace, transaction, vshard, now)
+    return int(link.call("select mqueue.settle_home(%b::text, %b::text, %b, %b)", params)[0][0])
 
 
 def forget_homes(link: Link, before: int) -> None:

@@ -19,6 +19,7 @@ from mqueue.heart.dedup import Claim
 from mqueue.heart.fold import Entry
 from mqueue.heart.marks import Marks
 from mqueue.heart.topic import Topic
+from mqueue.log.base import alone
 from mqueue.log.segments import commit as envelope
 from mqueue.log.segments import epoch
 from mqueue.log.segments.cache import Cache
@@ -52,7 +53,7 @@ NOTHING, WRITTEN, SYNCED = 0, 1, 2
 
 
 class SegmentLog:
-    durability = "fsync"
+    durability, standbys = "fsync", alone
     lag = 1
     remembers = True
     frames_tell = True
