@@ -10,7 +10,7 @@ STUB = Stub(
     SRC / "broker/aio.pyi",
     '"""Made by tools/async_stub.py from the sync classes: do not edit."""\n\n',
     aio,
-    (aio.AsyncArrowLease, aio.AsyncDlq, aio.AsyncBroker),
+    (aio.AsyncArrowLease, aio.AsyncDlq, aio.AsyncSchedules, aio.AsyncBroker),
     {
         "AsyncDeadMessage": "from mqueue.broker.message import AsyncDeadMessage",
         "AsyncIterator": "from collections.abc import AsyncIterator",

@@ -20,6 +20,7 @@ CAUSES = {
     (State.VISIBLE, State.CANCELLED): "purge, drop_oldest, redrive of a copy",
     (State.READY, State.LEASED): "receive",
     (State.READY, State.ACKED): "receive, at most once",
+    (State.READY, State.DEAD): "its key is diverted",
     (State.LEASED, State.ACKED): "ack",
     (State.LEASED, State.READY): "release, lease ran out",
     (State.LEASED, State.WAITING): "nack",

@@ -4,7 +4,8 @@ A new log or a new face joins by one entry in BACKENDS. The tests use the public
 
 Clusters take longer than all others together. So one of them runs a few modules (BRIEFLY), and all else is asked for:
 `MQUEUE_BACKENDS="1-shard-1-node"`, any number of words out of CLUSTERS, or `clusters` for all of them. The nodes of a
-cluster publish in turn; all else is asked of one of them.
+cluster publish in turn; all else is asked of one of them. All tests on all clusters take hours: `MQUEUE_PART="0/9"` is
+a ninth of that, each test on one cluster and each cluster with a ninth of the tests; `"1/9"` is the next.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from functools import cache
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
 import mqueue
+from mqueue.assembly.postgres import UNSYNCED
 from mqueue.config import Cluster, Config, Metrics, NamespaceQuotas, Redis, Secret
+from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.migrate import migrate
 from mqueue.model.limits import Limits
 from mqueue.model.settings import parse
 from mqueue.testing import ManualClock, PostgresServer, RedisServer
@@ -53,8 +58,14 @@ class Remote:
     """Servers of their own, and their clients; only of those that own nothing, if any do. They publish in turn."""
 
     def __init__(
-        self, clock: ManualClock, encoding: str, settings: dict[str, Any], nodes: Sequence[Cluster] = (Cluster(),)
+        self,
+        clock: ManualClock,
+        encoding: str,
+        settings: dict[str, Any],
+        nodes: Sequence[Cluster] = (Cluster(),),
+        databases: Sequence[str] = (),
     ) -> None:
+        self._databases = databases
         name = settings.pop("name", "")
         config = Config(
             limits=settings.pop("limits", Limits()),
@@ -87,6 +98,8 @@ class Remote:
         self.close()
         for server in self._servers:
             server.close()
+        for database in self._databases:
+            _postgres().drop(database)
 
 
 def _json(clock: ManualClock, folder: Path, **settings: Any) -> Remote:
@@ -99,7 +112,16 @@ def _arrow(clock: ManualClock, folder: Path, **settings: Any) -> Remote:
 
 @cache
 def _postgres() -> PostgresServer:
-    return PostgresServer()
+    return PostgresServer(settings=UNSYNCED)
+
+
+@cache
+def _migrated() -> str:
+    """A database that has the schema, to be copied."""
+    link = Link(_postgres().create("migrated"), "template")
+    migrate(link)
+    link.close()
+    return "migrated"
 
 
 @cache
@@ -117,12 +139,15 @@ class Shape(Struct, frozen=True):
 
     def open(self, clock: ManualClock, folder: Path, **settings: Any) -> Remote:
         number = next(_NUMBERS)
-        databases = tuple(Secret(_postgres().create(f"conformance_{number}_{shard}")) for shard in range(self.shards))
+        names = [f"conformance_{number}_{shard}" for shard in range(self.shards)]
+        databases = tuple(Secret(_postgres().create(name, _migrated())) for name in names)
         redis = Redis()
         if self.redis:
             redis = Redis((f"127.0.0.1:{_redis().port}",), password=Secret(_redis().password))
         nodes = [Cluster(databases, redis) for _ in range(self.nodes)]
-        return Remote(clock, "json", settings, [*nodes, Cluster(databases, redis, owns=False)] if self.idle else nodes)
+        if self.idle:
+            nodes.append(Cluster(databases, redis, owns=False))
+        return Remote(clock, "json", settings, nodes, names)
 
 
 CLUSTERS = {
@@ -144,8 +169,11 @@ BACKENDS = {
     "arrow": Backend(_arrow, embedded=False),
 }
 SMALLEST = "1-shard-1-node"
-BRIEFLY = ("leases", "settle", "order", "retry", "idempotency", "dlq", "groups")
-"""What the smallest cluster runs if nothing is asked for: the tests of delivery."""
+BRIEFLY = (
+    *("leases", "settle", "order", "retry", "idempotency", "dlq", "groups", "members", "windows"),
+    *("policies", "ordered", "fairness"),
+)
+"""What the smallest cluster runs if nothing is asked for: the tests of delivery, and of reading by time."""
 _ASKED = os.environ.get("MQUEUE_BACKENDS", "").split()
 if unknown := set(_ASKED) - {"clusters", *CLUSTERS}:
     raise ValueError(f"MQUEUE_BACKENDS names {', '.join(unknown)}; there are clusters: {', '.join(CLUSTERS)}")
@@ -154,12 +182,22 @@ for _name, _shape in CLUSTERS.items():
         BACKENDS[_name] = Backend(_shape.open, embedded=False, nodes=_shape.nodes + _shape.idle)
 
 
+_PART, _, _PARTS = os.environ.get("MQUEUE_PART", "").partition("/")
+
+
+def _is_left_out(item) -> bool:
+    asked = getattr(item, "callspec", None) and item.callspec.params.get("backend")
+    if asked not in CLUSTERS:
+        return False
+    if not _ASKED:
+        return item.module.__name__ not in {f"tests.conformance.test_{name}" for name in BRIEFLY}
+    turn = crc32(item.nodeid.replace(asked, "").encode()) + list(CLUSTERS).index(asked)
+    return bool(_PARTS) and turn % int(_PARTS) != int(_PART)
+
+
 def pytest_collection_modifyitems(config, items) -> None:
     """Leave out what takes too long and is not asked for."""
-    if _ASKED:
-        return
-    modules = tuple(f"tests.conformance.test_{name}" for name in BRIEFLY)
-    left_out = [item for item in items if f"[{SMALLEST}" in item.name and item.module.__name__ not in modules]
+    left_out = [item for item in items if _is_left_out(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)

@@ -394,3 +394,35 @@ def test_tables_leave_a_trace(q) -> None:
     receipts = q.publish_arrow("t", pa.table({"payload": [b"1", b"2"]}))
     q.receive_arrow("t").ack()
     assert kinds(q, receipts[1]) == ["PUBLISHED", "DELIVERED", "ACKNOWLEDGED"]
+
+
+def test_some_of_a_table(q) -> None:
+    q.publish_many("t", [Draft(b"%d" % n, priority=n % 2) for n in range(10)])
+    lease = q.receive_arrow("t", visibility="30s")
+    ids = lease.table["id"].to_pylist()
+    assert (len(lease.token), 0 < lease.remaining_ms <= 30_000) == (32, True)
+    assert lease.nack(ids=ids[1:3]).settled == 2
+    assert lease.reject(ids=[ids[7]]).settled == 1
+    assert lease.extend("1m", ids=ids[:1]).settled == 1
+    assert lease.ack(ids=[]).settled == 0
+    assert lease.ack() == mqueue.Settlement(7)
+    group = q.stats("t").groups["default"]
+    assert (group.acked, group.waiting, group.dead, group.leased) == (7, 2, 1, 0)
+
+
+def test_ids_that_are_not_in_a_table(q) -> None:
+    q.publish_many("t", [b"1", b"2"])
+    lease = q.receive_arrow("t")
+    first, second = lease.table["id"].to_pylist()
+    assert lease.ack(ids=[first, 7]) == mqueue.Settlement(1, (7,))
+    with refused(mqueue.LeaseLost, "lease_lost") as caught:
+        lease.ack(ids=[7])
+    assert list(caught.value.lost) == [7]
+    with refused(mqueue.LeaseLost, "lease_lost"):
+        lease.nack(ids=[first])
+    for wrong in ([True], ["7"], [-1], [1 << 63]):
+        with refused(mqueue.Refused, "bad_id"):
+            lease.ack(ids=wrong)
+    assert lease.ack().settled == 1
+    assert q.stats("t").groups["default"].acked == 2
+    assert second

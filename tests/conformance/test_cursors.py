@@ -92,6 +92,7 @@ def test_the_same_call_once_more_gives_the_same_place_and_keeps_it_alive(q, cloc
     clock.advance("50m")
     again = q.set_cursor("t", "c", ttl="1h")
     assert (again.offsets, again.made_at) == (first.offsets, first.made_at)
+    assert again.set_at > first.set_at == first.made_at
     assert again.expires_at - first.expires_at == timedelta(minutes=50)
     clock.advance("50m")
     assert q.cursors("t") == [again]

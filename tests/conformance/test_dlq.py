@@ -322,3 +322,49 @@ def test_the_dead_stay_with_their_namespace(q) -> None:
     die(other, "t")
     assert q.topics() == []
     assert len(other.dlq("t")) == 1
+
+
+# What they died of, and being rid of them
+
+
+def test_errors_that_say_the_same_are_one(q, clock) -> None:
+    q.publish_many("t", [b"1", b"2", b"3"])
+    die(q, "t", "order 17 of 10.0.0.3: timed out")
+    clock.advance("1m")
+    die(q, "t", "order 4 of 10.0.0.9: timed out", group="default")
+    die(q, "t", "no such address")
+    often, once = q.dlq("t").errors()
+    assert (often.count, often.error, often.transient) == (2, "order <n> of <ip>: timed out", True)
+    assert (often.last_at - often.first_at).total_seconds() == 60
+    assert (once.count, once.error, once.transient, once.groups) == (1, "no such address", False, ["default"])
+    dead = q.dlq("t").messages(filter=f"fingerprint = {often.fingerprint}")
+    assert [m.id for m in dead] == often.ids
+    assert payloads(dead) == [b"1", b"2"]
+
+
+def test_nothing_died_of_anything(q) -> None:
+    q.publish("t", b"x")
+    assert q.dlq("t").errors() == []
+    assert q.dlq("t").delete() == mqueue.Deletion(0, 0, False)
+    with refused(mqueue.NotFound):
+        q.dlq("nowhere").errors()
+    with refused(mqueue.NotFound):
+        q.dlq("nowhere").delete()
+
+
+def test_the_dead_are_deleted(q) -> None:
+    q.publish_many("t", [b"1", b"2", b"3", b"4"])
+    for n in range(4):
+        die(q, "t", f"{'odd' if n % 2 else 'even'} {n}")
+    assert q.dlq("t").delete(filter="error ~ odd", dry_run=True) == mqueue.Deletion(2, 0, True)
+    assert len(q.dlq("t")) == 4
+    assert q.dlq("t").delete(filter="error ~ odd") == mqueue.Deletion(2, 2, False)
+    assert payloads(q.dlq("t").messages()) == [b"1", b"3"]
+    assert q.dlq("t").delete(limit=1) == mqueue.Deletion(1, 1, False)
+    assert q.dlq("t").redrive() == mqueue.Redrive(1, 1, False)
+    assert take(q, "t") == [b"3"]
+    assert take(q, "t.dlq") == []
+    with refused(mqueue.Refused, "bad_limit"):
+        q.dlq("t").delete(limit=0)
+    with refused(mqueue.Refused, "bad_filter"):
+        q.dlq("t").delete(filter="colour = red")

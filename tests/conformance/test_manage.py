@@ -242,3 +242,16 @@ def test_growth_while_leased_and_waiting(q, clock) -> None:
 def test_settings_of_an_unknown_topic(q) -> None:
     with refused(mqueue.NotFound):
         q.settings("t")
+
+
+def test_labels_are_kept_and_change_by_name(q) -> None:
+    assert q.configure("t")["labels"] == {}
+    assert q.configure("t", labels={"team": "shop", "tier": "gold"})["labels"] == {"team": "shop", "tier": "gold"}
+    assert q.configure("t", labels={"tier": None, "cost": ""})["labels"] == {"cost": "", "team": "shop"}
+    assert q.configure("t", partitions=2)["labels"] == q.settings("t")["labels"] == {"cost": "", "team": "shop"}
+    for bad in ("team", {"": "x"}, {"n" * 257: "x"}, {"team": 7}, {"team": "x" * 2049}, {"team": "\ud800"}):
+        with refused(mqueue.BadSetting):
+            q.configure("t", labels=bad)
+    with refused(mqueue.BadSetting):
+        q.configure("t", labels={f"label-{n}": "x" for n in range(255)})
+    assert q.settings("t")["labels"] == {"cost": "", "team": "shop"}

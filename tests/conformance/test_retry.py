@@ -195,3 +195,11 @@ def test_groups_fail_on_their_own(q, clock) -> None:
     assert take(q, "t", group="h") == [b"x"]
     stats = q.stats("t").groups
     assert (stats["g"].dead, stats["h"].acked, stats["h"].dead) == (1, 1, 0)
+
+
+def test_a_nack_without_a_delay_is_ready_at_once(q, clock) -> None:
+    clock.advance("3ms")  # between two ticks
+    q.publish("t", b"x")
+    q.receive("t")[0].nack(delay=0)
+    [message] = q.receive("t")
+    assert message.attempt == 2

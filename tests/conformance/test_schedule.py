@@ -277,3 +277,25 @@ def test_a_delay_counts_from_the_publish(q, clock) -> None:
     q.publish("t", b"now")
     clock.advance("10s")
     assert take(q, "t") == [b"now", b"soon", b"late"]
+
+
+def test_the_list_is_read_page_by_page(q, clock) -> None:
+    q.configure("t", partitions=3)
+    delays = [5, 5, 5, 61, 7200, 7200, 90_000, 90_000, 3, 5]
+    receipts = [q.publish("t", b"%d" % n, delay=delay, key=str(n)) for n, delay in enumerate(delays)]
+    q.publish_many("t", [Draft(b"many %d" % n, delay=5) for n in range(40)])
+    q.reschedule(receipts[4], delay=4)
+    q.cancel(receipts[0])
+    whole = payloads(q.scheduled("t", 1000))
+    assert len(whole) == q.stats("t").scheduled == 49
+    for size in (1, 7, 49):
+        found, last = [], None
+        while page := q.scheduled("t", size, after=last):
+            assert len(page) <= size
+            found += payloads(page)
+            last = page[-1]
+        assert found == whole, size
+    clock.advance("5s")
+    assert payloads(q.scheduled("t", 2)) == [b"3", b"5"]
+    with refused(mqueue.Refused, "bad_position"):
+        q.scheduled("t", after="somewhere")

@@ -187,3 +187,32 @@ def test_headers_of_a_trace_context_are_carried(q) -> None:
     headers = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=b"}
     q.publish_many("t", [Draft(b"x", headers=headers)])
     assert dict(receive_one(q, "t").headers) == headers
+
+
+def test_a_topic_that_is_not_traced_tells_only_of_the_publish(q, clock) -> None:
+    """Everything else is as ever: attempts are counted, duplicates known, the dead buried with their story."""
+    q.configure("t", trace=False, max_retries=1)
+    r = q.publish("t", b"x", idempotency_key="k")
+    assert q.publish("t", b"x", idempotency_key="k").duplicate
+    receive_one(q, "t").nack(delay="1s", error="boom")
+    clock.advance("1s")
+    m = receive_one(q, "t")
+    assert m.attempt == 2
+    m.nack(error="boom")
+    assert kinds(q, r) == ["PUBLISHED"]
+    assert [row for batch in q.events("t", 0, 0, 10) for row in batch["event"].to_pylist()] == ["PUBLISHED"]
+    assert q.explain(r).code == "settled"
+    assert q.stats("t").groups["default"].dead == 1
+    [dead] = q.dlq("t").messages()
+    assert (dead.error, dead.attempts) == ("boom", 2)
+
+
+def test_tracing_can_be_turned_on_and_off(q) -> None:
+    first = q.publish("t", b"1")
+    receive_one(q, "t").ack()
+    q.configure("t", trace=False)
+    assert kinds(q, first) == ["PUBLISHED"]
+    q.configure("t", trace=True)
+    second = q.publish("t", b"2")
+    receive_one(q, "t").ack()
+    assert kinds(q, second) == ["PUBLISHED", "DELIVERED", "ACKNOWLEDGED"]

@@ -6,9 +6,9 @@
             async with m:
                 print(m.json())
 
-Calls that hand out something to go on with are not awaited: `namespace`, `dlq`, `subscribe`, `consume`, `scan`,
-`scan_arrow`, `scan_frames`, `events`. Type checkers read `aio.pyi` instead of this file; `tools/async_stub.py` makes it
-from the sync classes.
+Calls that hand out something to go on with are not awaited: `namespace`, `dlq`, `schedules`, `subscribe`, `consume`,
+`scan`, `scan_arrow`, `scan_frames`, `events`. Type checkers read `aio.pyi` instead of this file;
+`tools/async_stub.py` makes it from the sync classes.
 """
 
 from __future__ import annotations
@@ -22,18 +22,31 @@ import pyarrow as pa
 from mqueue.broker.broker import Broker
 from mqueue.broker.dlq import Dlq
 from mqueue.broker.loop import LoopBroker, LoopDlq
+from mqueue.broker.schedules import Schedules
 from mqueue.broker.tables import ArrowLease
 from mqueue.broker.twin import Twin, awaited
 
 
 @awaited(ArrowLease)
 class AsyncArrowLease(Twin):
-    """A lease whose messages are a table. Settles as a whole."""
+    """A lease whose messages are a table. Settles as a whole, or what is left of it; or the messages with some ids."""
 
     @property
     def table(self) -> pa.Table:
         """The messages, in delivery order."""
         return self._sync.table
+
+    @property
+    def token(self) -> str:
+        """What proves the right to settle, also elsewhere; empty if nothing was handed out."""
+        token: str = self._sync.token
+        return token
+
+    @property
+    def remaining_ms(self) -> int:
+        """For how long it is held."""
+        remaining_ms: int = self._sync.remaining_ms
+        return remaining_ms
 
     def __len__(self) -> int:
         return len(self._sync)
@@ -45,6 +58,11 @@ class AsyncArrowLease(Twin):
 @awaited(Dlq, behind=LoopDlq)
 class AsyncDlq(Twin):
     """The dead-letter queue of a topic."""
+
+
+@awaited(Schedules)
+class AsyncSchedules(Twin):
+    """The schedules of a topic, or of all topics of a namespace: these can be listed."""
 
 
 @awaited(Broker, behind=LoopBroker)

@@ -17,8 +17,8 @@ from mqueue.log.segments.log import SegmentLog
 from mqueue.log.segments.writer import Gauge
 from mqueue.model.errors import Unavailable
 
-TURNS = ("nack", "reject", "release")
-"""Verbs that are counted by topic beside what the groups count themselves."""
+TURNS = ("nack", "reject", "release", "expire")
+"""Verbs, and leases that ran out, that are counted by topic beside what the groups count themselves."""
 
 
 class TopicNumbers(Struct, frozen=True):
@@ -80,6 +80,11 @@ def leases(broker: Broker) -> int:
 def look_back(broker: Broker, archive: Archive) -> None:
     """Where messages are that retention has dropped."""
     broker._engine.archive = archive
+
+
+def bound_answers(broker: Broker) -> None:
+    """Let tables that are received be no larger than one answer."""
+    broker._engine.answers_bounded = True
 
 
 def measure(broker: Broker, gauge: Gauge) -> None:

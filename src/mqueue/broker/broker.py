@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from mqueue.broker import (
     bounds,
-    cursors,
     deliver,
     explain,
     foundation,
     frames,
     manage,
+    members,
     numbers,
     occurrences,
     past,
@@ -26,15 +26,22 @@ from mqueue.broker import (
     tables,
     transact,
 )
+from mqueue.broker.attending import check_assigned, member_source
 from mqueue.broker.commits import Gate
 from mqueue.broker.consume import Source, Subscription, consume
 from mqueue.broker.dlq import Dlq
-from mqueue.broker.engine import Engine
+from mqueue.broker.engine import Engine, Place
 from mqueue.broker.envelope import EmbeddedMessage
-from mqueue.broker.given import Topics, id_of, list_of, names_of, parts_of
+from mqueue.broker.given import Topics, id_of, list_of, names_of
 from mqueue.broker.intake_arrow import publish_table
+from mqueue.broker.membered import Membered
+from mqueue.broker.members import Membership
 from mqueue.broker.message import Message
+from mqueue.broker.pipelined import Pipelined
+from mqueue.broker.schedules import Schedules
+from mqueue.broker.supplied import Supplied
 from mqueue.broker.waiting import never, wait_in_thread
+from mqueue.heart.crew import Seat
 from mqueue.heart.topic import Topic
 from mqueue.log.segments.storage import Storage
 from mqueue.model.clock import Clock
@@ -52,7 +59,7 @@ R = TypeVar("R")
 _DESKS_SLACK = 1024
 
 
-class Broker:
+class Broker(Membered, Pipelined, Supplied):
     """A broker inside this process: in memory, or given a path on disk. Safe to use from many threads."""
 
     # What is different in an event loop; `loop` puts its own in these places, and `_wait`.
@@ -175,12 +182,19 @@ class Broker:
         wait: Duration | None = None,
         visibility: Duration | None = None,
         mode: str = "at_least_once",
+        member: Membership | None = None,
     ) -> list[Message]:
-        """Up to `limit` messages, in order, under one lease; [] if none is there or comes within `wait`."""
+        """Up to `limit` messages, in order, under one lease; [] if none is there or comes within `wait`.
+
+        `member`: what `join` answered; of an assigned group only members receive, each from its own partitions.
+        """
         if limit.__class__ is not int or not 1 <= limit <= 10_000 or mode != "at_least_once":
             deliver.check_receive(limit, mode)
         visibility_ms = None if visibility is None else deliver.visibility_ms(visibility)
         engine = self._engine
+        seat: Seat | None = None
+        if member is not None:
+            group, seat = members.seat_of(topic, group, member)
         if topic.__class__ is str and wait is None:
             with engine.lock:
                 now = engine.tick()
@@ -188,15 +202,17 @@ class Broker:
                 if desk is None or desk.topic.dropped:
                     check_name(group, "group")
                     desk = self._desk(topic, now)
-                lease = engine.store.lease(desk.topic, group, limit, visibility_ms, mode, self._name, now)
+                lease = engine.store.lease(desk.topic, group, limit, visibility_ms, mode, self._name, now, seat)
+                if engine.store.written:
+                    engine.wake_written()
                 return [] if lease is None else desk.messages(lease, self._message_type)
 
         check_name(group, "group")
 
         def look(now: int) -> list[Message]:
-            return self._look(topic, group, limit, visibility_ms, mode, now)
+            return self._look(topic, group, limit, visibility_ms, mode, now, seat)
 
-        return self._wait(topic, wait, look, _all)
+        return self._wait(self._topics_of(topic), wait, look, list)
 
     def receive_arrow(
         self,
@@ -206,28 +222,43 @@ class Broker:
         group: str = "default",
         wait: Duration | None = None,
         visibility: Duration | None = None,
+        member: Membership | None = None,
     ) -> tables.ArrowLease:
         """Up to `limit` messages as a table under one lease, settled as a whole."""
         deliver.check_receive(limit, "at_least_once")
         visibility_ms = None if visibility is None else deliver.visibility_ms(visibility)
-
-        check_name(group, "group")
+        group, seat = members.seat_of(topic, check_name(group, "group"), member)
 
         def look(now: int) -> list[tables.ArrowLease]:
             desk = self._desk(topic, now)
-            lease = self._engine.store.lease(desk.topic, group, limit, visibility_ms, "at_least_once", self._name, now)
-            return [] if lease is None else [tables.ArrowLease.of(desk, lease)]
+            store, mode = self._engine.store, "at_least_once"
+            lease = store.lease(desk.topic, group, limit, visibility_ms, mode, self._name, now, seat)
+            return [] if lease is None else [tables.leased(desk, lease, now)]
 
         if wait is None:
             with self._engine.lock:
                 return tables.ArrowLease.first_of(look(self._engine.tick()))
-        return self._wait(topic, wait, look, tables.ArrowLease.first_of)
+        return self._wait(self._topics_of(topic), wait, look, tables.ArrowLease.first_of)
 
     def consume(
-        self, topic: Topics, *, group: str = "default", prefetch: int = 100, visibility: Duration | None = None
+        self,
+        topic: Topics,
+        *,
+        group: str = "default",
+        prefetch: int = 100,
+        visibility: Duration | None = None,
+        assigned: bool = False,
+        member: str | None = None,
     ) -> Iterator[Message]:
-        """Messages without end; settle each (`with m:`). Leases are kept alive, what is left is given back."""
+        """Messages without end; settle each (`with m:`). Leases are kept alive, what is left is given back.
+
+        `assigned`: as a member of an assigned group, from partitions of its own. `member`: an id that keeps them over
+        a restart.
+        """
         deliver.check_receive(prefetch, "at_least_once")
+        check_assigned(topic, assigned, member)
+        if assigned:
+            return self._consume(member_source(self, str(topic), group, visibility, member), prefetch)
         return self._consume(self._source(topic, group, visibility), prefetch)
 
     def subscribe(
@@ -343,12 +374,13 @@ class Broker:
 
     # Schedule
 
-    def scheduled(self, topic: str, limit: int = 100) -> list[Message]:
-        """What is scheduled, soonest first."""
+    def scheduled(self, topic: str, limit: int = 100, *, after: Message | str | None = None) -> list[Message]:
+        """What is scheduled, soonest first; `after` the last one of the page before."""
         deliver.check_receive(limit, "at_least_once")
+        place = replay.place_of(after)
         with self._engine.lock:
-            now = self._engine.tick()
-            return replay.scheduled(self._known_desk(topic), limit, self._message_type, now)
+            self._engine.tick()
+            return replay.scheduled(self._known_desk(topic), limit, place, self._message_type)
 
     def cancel(self, id: int | Receipt | Message) -> None:
         """End a scheduled message; Conflict if it is not scheduled any more."""
@@ -359,6 +391,10 @@ class Broker:
     ) -> None:
         """Give a scheduled message another time; Conflict if it is not scheduled any more."""
         manage.reschedule(self._engine, self._namespace, id_of(id), deliver_at, delay)
+
+    def schedules(self, topic: str | None = None) -> Schedules:
+        """What a topic is sent again and again, by the calendar; without one, that of all topics."""
+        return Schedules(self._engine, self._namespace, topic)
 
     # Manage
 
@@ -384,9 +420,11 @@ class Broker:
         with self._engine.lock:
             return sorted(self._engine.known_topic(self._namespace, topic).groups)
 
-    def create_group(self, topic: str, group: str, *, start: replay.Position = "earliest") -> None:
-        """Make a group; Conflict if it is there."""
-        manage.create_group(self._engine, self._namespace, topic, group, start)
+    def create_group(
+        self, topic: str, group: str, *, start: replay.Position = "earliest", assigned: bool = False
+    ) -> None:
+        """Make a group; Conflict if it is there. `assigned`: only members receive, each from its own partitions."""
+        manage.create_group(self._engine, self._namespace, topic, group, start, assigned)
 
     def delete_group(self, topic: str, group: str) -> None:
         manage.delete_group(self._engine, self._namespace, topic, group)
@@ -398,48 +436,6 @@ class Broker:
     def dlq(self, topic: str) -> Dlq:
         """The dead-letter queue of a topic."""
         return self._dlq_type(self._engine, self._namespace, topic)
-
-    # Cursors and transactions
-
-    def set_cursor(
-        self, topic: str, name: str, offsets: Mapping[int, int] | None = None, *, ttl: Duration = "7d"
-    ) -> cursors.Cursor:
-        """Let retention drop nothing from these offsets on, until `ttl` is over. No offsets: as it stands, or all."""
-        return cursors.set_cursor(self._engine, self._namespace, topic, name, offsets, ttl)
-
-    def cursors(self, topic: str) -> list[cursors.Cursor]:
-        return cursors.cursors(self._engine, self._namespace, topic)
-
-    def delete_cursor(self, topic: str, name: str) -> None:
-        cursors.delete_cursor(self._engine, self._namespace, topic, name)
-
-    def stage(
-        self,
-        transaction: str,
-        topic: str,
-        messages: pa.Table | pa.RecordBatch | Iterable[Any],
-        *,
-        part: str = "",
-        ttl: Duration = "24h",
-    ) -> transact.StagedPart:
-        """Put messages aside until `commit` publishes them. The same part once more takes the place of the first."""
-        return transact.stage(self._engine, self._namespace, transaction, topic, messages, part, ttl)
-
-    def commit(self, transaction: str, parts: Iterable[str] | None = None) -> transact.Transaction:
-        """Publish what was staged, all or these parts only: once, however often it is called."""
-        return self._commit(self._engine, self._namespace, transaction, parts_of(parts))
-
-    def abort(self, transaction: str) -> transact.Transaction:
-        """Drop what was staged; Conflict if it is committed."""
-        return transact.abort(self._engine, self._namespace, transaction)
-
-    def forget(self, transaction: str) -> None:
-        """How a transaction ended need not be remembered any more."""
-        transact.forget(self._engine, self._namespace, transaction)
-
-    def transaction(self, transaction: str) -> transact.Transaction:
-        """How it stands with a transaction."""
-        return transact.look_up(self._engine, self._namespace, transaction)
 
     # Inside
 
@@ -469,28 +465,35 @@ class Broker:
         return lambda now: [self._engine.topic(self._namespace, name, now) for name in names]
 
     def _wait(
-        self, topic: Topics, wait: Duration | None, look: Callable[[int], list[T]], pick: Callable[[list[T]], R]
+        self,
+        places: Callable[[int], Sequence[Place]],
+        wait: Duration | None,
+        look: Callable[[int], list[T]],
+        pick: Callable[[list[T]], R],
     ) -> R:
         """What a waiting call answers, once there is something or its time is up."""
-        return pick(wait_in_thread(self._engine, self._topics_of(topic), look, deliver.wait_ms(wait), never))
+        return pick(wait_in_thread(self._engine, places, look, deliver.wait_ms(wait), never))
 
     def _look(
-        self, topic: Topics, group: str, limit: int, visibility_ms: int | None, mode: str, now: int
+        self,
+        topic: Topics,
+        group: str,
+        limit: int,
+        visibility_ms: int | None,
+        mode: str,
+        now: int,
+        seat: Seat | None = None,
     ) -> list[Message]:
         """Messages of one topic or of several, each topic getting its turn to be first."""
-        names = names_of(topic)
+        names, found = names_of(topic), list[Message]()
         self._turn += 1
-        found: list[Message] = []
         for step in range(len(names)):
             desk = self._desk(names[(self._turn + step) % len(names)], now)
             room = limit - len(found)
-            lease = self._engine.store.lease(desk.topic, group, room, visibility_ms, mode, self._name, now)
+            lease = self._engine.store.lease(desk.topic, group, room, visibility_ms, mode, self._name, now, seat)
+            self._engine.wake_written()
             if lease is not None:
                 found += desk.messages(lease, self._message_type)
                 if len(found) == limit:
                     break
         return found
-
-
-def _all(found: list[T]) -> list[T]:
-    return found

@@ -21,13 +21,14 @@ from mqueue.model.times import Duration, duration_ms, to_datetime
 
 
 class Cursor(Struct, frozen=True):
-    """Nothing of `topic` from `offsets` on, by partition, is dropped before `expires_at`."""
+    """Nothing of `topic` from `offsets` on, by partition, is dropped before `expires_at`. `set_at`: the last time."""
 
     name: str
     topic: str
     offsets: dict[int, int]
     expires_at: datetime
     made_at: datetime
+    set_at: datetime
 
 
 def set_cursor(
@@ -126,4 +127,5 @@ def _clear(engine: Engine, topic: Topic, now: int) -> None:
 
 def _cursor(topic: Topic, pin: ev.Pinned) -> Cursor:
     places = [*pin.offsets, *topic.firsts[len(pin.offsets) :]]
-    return Cursor(pin.name, topic.name, dict(enumerate(places)), to_datetime(pin.expires_at), to_datetime(pin.made_at))
+    times = (to_datetime(at) for at in (pin.expires_at, pin.made_at, pin.at))
+    return Cursor(pin.name, topic.name, dict(enumerate(places)), *times)

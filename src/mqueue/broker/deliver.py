@@ -18,6 +18,7 @@ from mqueue.model.events import Span
 from mqueue.model.limits import ERROR_TEXT_MAX, RECEIVE_LIMIT_MAX, TIME_MS_MAX, VISIBILITY_MS_MAX, WAIT_MS_MAX
 from mqueue.model.times import Duration, duration_ms
 from mqueue.store.aside import set_aside
+from mqueue.store.order import due_of
 from mqueue.wire.frame import Frame
 
 M = TypeVar("M")
@@ -92,8 +93,14 @@ class TopicDesk:
             offset = message._frame.base + message._row
             lease = message._lease
             done = store.heart.ack_one(lease, message._run, offset, now)
-            if engine.waiters and lease.group.in_flight == self.topic.settings.in_flight_max - 1:
-                engine.wake(self.topic)  # the group is no longer at its limit
+            group = lease.group
+            if engine.waiters and (
+                group.in_flight == self.topic.settings.in_flight_max - 1
+                or (group.turns is not None and group.turns.freed)
+            ):
+                engine.wake(self.topic)  # the group is no longer at its limit, or a key is free
+            if store.heart.stirred:
+                engine.wake_written()
             if len(store.heart.news) >= store.log.lag:
                 store.flush()
         if done:
@@ -149,14 +156,15 @@ class TopicDesk:
         outcome = store.settle(token, verb, spans, now, delay_ms=wait_ms, error=error)
         if outcome.repeated:
             engine.confirm()
-        if verb != "ack" or capped:
+        freed = lease is not None and lease.group.turns is not None and lease.group.turns.freed
+        if verb != "ack" or capped or freed:
             engine.wake(self.topic)
         engine.wake_written()
         return outcome
 
     def due(self, frame: Frame, row: int) -> int:
         """When a message is or was due."""
-        return self.engine.store.order_key(self.topic, frame, row)[1]
+        return due_of(self.topic, frame, row)
 
 
 def let_go(answer: object) -> None:

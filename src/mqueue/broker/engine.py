@@ -15,12 +15,17 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Protocol
 
-from mqueue.heart.group import Lease
+from msgspec import Struct
+
+from mqueue.heart.crew import Seat
+from mqueue.heart.group import Group, Lease
 from mqueue.heart.topic import Topic
 from mqueue.model.clock import Clock, Sleeper
 from mqueue.model.errors import BadSetting, Closed, NotFound
 from mqueue.model.names import check_name
 from mqueue.policy.quota import Quotas
+from mqueue.store.fire import fire
+from mqueue.store.membership import depart, dismiss
 from mqueue.store.retain import retain
 from mqueue.store.store import Store, check_settings
 from mqueue.store.transact import look_after
@@ -71,6 +76,31 @@ class Waiter(Protocol):
     def wake(self) -> None: ...
 
 
+class Place(Protocol):
+    """Where somebody waits: a topic, or the `Bench` of its members."""
+
+    @property
+    def id(self) -> int: ...
+
+
+class Bench(Struct, frozen=True):
+    """Where the members of a topic's groups wait: whatever is published there is not what they wait for.
+
+    Topics have ids from 0 on, so below that there is one for each.
+    """
+
+    id: int
+
+
+class Departed(Struct, frozen=True):
+    """A member whose consumer, in this process, is gone. It leaves, or may come back within the session."""
+
+    topic: Topic
+    group: Group
+    seat: Seat
+    leaves: bool
+
+
 class Archive(Protocol):
     """Where messages are that retention has dropped, or soon may. It may be asked by any thread, without the lock."""
 
@@ -91,9 +121,11 @@ class Engine:
         self.lock: threading.Lock | Gate | Shut = gate or threading.Lock()
         self.upkeep: Upkeep | None = None
         self.archive: Archive | None = None
+        self.answers_bounded = False
+        """Whether a table that is handed out is to fit one answer: that of a server travels."""
         self.waiters: dict[int, set[Waiter]] = {}
-        self.abandoned: deque[Lease] = deque()
-        """Leases that a consumer has left behind: to be given back."""
+        self.abandoned: deque[Lease | Departed] = deque()
+        """Leases and memberships that a consumer has left behind: to be given back."""
         self.timers = store.state.timers
         self._closing = threading.Lock()
         self._duties_at = 0
@@ -106,6 +138,8 @@ class Engine:
         for topic in self.store.state.topics.values():
             for group in topic.groups.values():
                 group.heard_at = max(group.heard_at, now)
+                if group.crew is not None:
+                    group.crew.revive(now)
         if self.upkeep is not None:
             self.upkeep.start()
 
@@ -130,20 +164,29 @@ class Engine:
         now = self.clock.now()
         heap = self.timers.heap
         if (heap and heap[0][0] <= now) or self.store.unburied:
-            self.store.advance(now)
-            self.wake_written()
+            self.pass_time(now)
         if self.abandoned:
             self._take_back(now)
         if now >= self._duties_at:
             self._do_duties(now)
         return now
 
+    def pass_time(self, now: int) -> None:
+        """Do what was due by now. Call it with the lock held."""
+        self.store.advance(now)
+        if self.store.heart.due:
+            fire(self.store, now)
+        self.wake_written()
+
     def _take_back(self, now: int) -> None:
         while self.abandoned:
-            lease = self.abandoned.popleft()
-            if lease.open:
-                self.store.settle(lease.token, "release", None, now)
-                self.wake(self.store.state.topics[lease.group.topic])
+            left = self.abandoned.popleft()
+            if isinstance(left, Departed):
+                depart(self.store, left.topic, left.group, left.seat, left.leaves, now)
+                self.wake_written()
+            elif left.open:
+                self.store.settle(left.token, "release", None, now)
+                self.wake(self.store.state.topics[left.group.topic])
 
     def _do_duties(self, now: int) -> None:
         """What has to be done now and then, a few topics at a time."""
@@ -173,7 +216,7 @@ class Engine:
             raise NotFound(f"topic {check_name(name, 'topic')!r} is not there in namespace {namespace!r}")
         return topic
 
-    def wake(self, topic: Topic) -> None:
+    def wake(self, topic: Place) -> None:
         """Messages of a topic may be ready: those who wait for it should look."""
         waiting = self.waiters.get(topic.id)
         if waiting is not None:
@@ -183,10 +226,19 @@ class Engine:
                 del self.waiters[topic.id]
 
     def wake_written(self) -> None:
-        """Something died: wake those who wait for its dead-letter queue."""
+        """Something died: wake those who wait for its dead-letter queue. Partitions move: wake whom that concerns."""
         written = self.store.written
         while written:
             self.wake(written.pop())
+        stirred = self.store.heart.stirred
+        while stirred:
+            topic = stirred.pop()
+            self.wake(topic)
+            self.wake_members(topic)
+
+    def wake_members(self, topic: Topic) -> None:
+        """Members that wait to be told which partitions they have should look."""
+        self.wake(Bench(~topic.id))
 
     def draft_topic(self, namespace: str, name: str, now: int) -> Topic:
         """A topic to check a call against: as it is, or as it would be made."""
@@ -203,11 +255,11 @@ class Engine:
             for waiter in list(waiting):
                 waiter.wake()
 
-    def wait_for(self, topics: Iterable[Topic], waiter: Waiter) -> None:
+    def wait_for(self, topics: Iterable[Place], waiter: Waiter) -> None:
         for topic in topics:
             self.waiters.setdefault(topic.id, set()).add(waiter)
 
-    def leave(self, topics: Iterable[Topic], waiter: Waiter) -> None:
+    def leave(self, topics: Iterable[Place], waiter: Waiter) -> None:
         """The one call that needs no lock, so that also a coroutine which is thrown away can make it. So it only ever
         takes out its own; others go through a copy, and `wake` clears away what is empty."""
         for topic in topics:
@@ -236,6 +288,7 @@ class Engine:
         for lease in list(self.store.state.leases.values()):
             if lease.keep_ms or not keep_leases:  # whoever works on it in this process is stopped
                 self.store.settle(lease.token, "release", None, now)
+        dismiss(self.store, now)
         self.lock = self.clock = Shut("the broker is closed")
         for waiting in self.waiters.values():
             for waiter in tuple(waiting):

@@ -54,12 +54,28 @@ def walk(asked: Covered) -> Iterator[Frame]:
 
 
 async def walk_in_loop(asked: Covered) -> AsyncIterator[Frame]:
-    """The same in an event loop; other tasks get their turn after each frame."""
+    """The same in an event loop: some frames at a time are read in a thread, as they may have to come from the disk."""
     _confirm(asked.desk.engine)
     await committed()
-    for frame in _frames(asked):
-        yield frame
-        await asyncio.sleep(0)
+    frames = _frames(asked)
+    while some := await asyncio.to_thread(_some, frames):
+        for frame in some:
+            yield frame
+
+
+def _some(frames: Iterator[Frame]) -> list[Frame]:
+    """The next frames, up to about `PAGE_BYTES`."""
+    found: list[Frame] = []
+    size = 0
+    try:
+        for frame in frames:
+            found.append(frame)
+            size += frame.batch.nbytes
+            if size >= PAGE_BYTES:
+                break
+    finally:
+        disregard()  # as in `_read`
+    return found
 
 
 async def page(engine: Engine, namespace: str, topic: str, partition: int, start: int, stop: int) -> Page:

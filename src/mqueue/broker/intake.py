@@ -46,7 +46,7 @@ def one(draft: Draft, settings: Settings, limits: Limits, now: int) -> tuple[byt
         _check_bytes("key", len(key), limits.key_bytes_max)
     if draft.headers or content_type:
         headers = extras["headers"] = headers_of(draft.headers, content_type)
-        _check_bytes("headers", _headers_size(headers), limits.headers_bytes_max)
+        check_headers(headers, limits)
     due = due_at(draft.delay, draft.deliver_at, settings, now)
     if due:
         extras["deliver_at"] = due
@@ -71,6 +71,10 @@ def check_rows(rows: Rows, limits: Limits) -> None:
 def _check_bytes(name: str, size: int, most: int) -> None:
     if size > most:
         raise TooLarge(f"{name} of {size} bytes; {most} are allowed", code=f"{name}_too_large")
+
+
+def check_headers(headers: Headers | None, limits: Limits) -> None:
+    _check_bytes("headers", _headers_size(headers), limits.headers_bytes_max)
 
 
 def _headers_size(headers: Headers | None) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
@@ -18,17 +18,17 @@ from mqueue.broker.broker import Broker
 from mqueue.broker.commits import DONE, Deferred, committed, settled
 from mqueue.broker.consume import LOGGER, Supply, check_concurrency
 from mqueue.broker.dlq import Dlq
-from mqueue.broker.engine import Engine
+from mqueue.broker.engine import Engine, Place
 from mqueue.broker.envelope import AsyncEmbeddedDeadMessage, AsyncEmbeddedMessage
 from mqueue.broker.frames import walk_in_loop
-from mqueue.broker.given import Topics
 from mqueue.broker.message import AsyncMessage, DeadMessage
-from mqueue.broker.redrive import Redrive, Redriving
+from mqueue.broker.redrive import Act, Filter, Redriving
 from mqueue.broker.transact import Transaction, commit_step
 from mqueue.broker.waiting import never, wait_in_loop
 from mqueue.model.errors import Closed, LeaseLost
 from mqueue.model.limits import REDRIVE_STEP_MESSAGES
 from mqueue.model.times import Duration
+from mqueue.store.redrive import redrive
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -147,20 +147,22 @@ class LoopDlq(Dlq):
 
     _message_type = AsyncEmbeddedDeadMessage  # type: ignore[assignment]
 
-    async def _walk(self, redriving: Redriving) -> Redrive:  # type: ignore[override]
+    async def _walk(self, redriving: Redriving, give: Callable[[], T]) -> T:  # type: ignore[override]
         """Step by step to the end; other tasks get their turn in between."""
         while await self.redrive_step(redriving):
             await self.pause(redriving)
-        return redriving.done
+        return give()
 
-    def begin(self, filter: str | None, limit: int | None, dry_run: bool, rate: float | None) -> Redriving:
-        """A redrive for somebody who may stop it between two steps."""
-        return Redriving(self._yard, filter, limit, dry_run, rate)
+    def begin(
+        self, filter: Filter, limit: int | None, dry_run: bool, rate: float | None = None, act: Act = redrive
+    ) -> Redriving:
+        """A redrive, or what else is done to the dead, for somebody who may stop it between two steps."""
+        return Redriving(self._yard, filter, limit, dry_run, rate, act=act)
 
     async def listed(self, filter: str | None, limit: int) -> tuple[list[DeadMessage], int]:
         """The first of the dead that match, and how many there are; step by step, as they may be very many."""
         redriving = Redriving(self._yard, filter, None, dry_run=True, keep=limit)
-        return redriving.kept, (await self._walk(redriving)).matched
+        return redriving.kept, await self._walk(redriving, lambda: redriving.counted[0])
 
     async def redrive_step(self, redriving: Redriving, limit: int = REDRIVE_STEP_MESSAGES) -> bool:
         """One step, durable on return; whether there may be more to do."""
@@ -198,6 +200,10 @@ class LoopBroker(Broker):
         await committed()
 
     async def _wait(  # type: ignore[override]
-        self, topic: Topics, wait: Duration | None, look: Callable[[int], list[T]], pick: Callable[[list[T]], R]
+        self,
+        places: Callable[[int], Sequence[Place]],
+        wait: Duration | None,
+        look: Callable[[int], list[T]],
+        pick: Callable[[list[T]], R],
     ) -> R:
-        return pick(await wait_in_loop(self._engine, self._topics_of(topic), look, deliver.wait_ms(wait), never))
+        return pick(await wait_in_loop(self._engine, places, look, deliver.wait_ms(wait), never))

@@ -10,12 +10,15 @@ from mqueue.broker.engine import Engine
 from mqueue.broker.explain import find
 from mqueue.broker.intake import due_at
 from mqueue.broker.replay import Position, starts_of
+from mqueue.heart.members import hand_on, make_assigned
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
-from mqueue.model.errors import BadTime, Conflict, NotFound
+from mqueue.model.errors import BadTime, Conflict
 from mqueue.model.names import check_name
 from mqueue.model.settings import parse
 from mqueue.model.times import Duration, Instant, rfc3339
+from mqueue.store.order import due_of, order_key
+from mqueue.store.store import known_group
 from mqueue.wire.frame import Frame
 
 
@@ -35,6 +38,7 @@ def configure(engine: Engine, namespace: str, name: str, settings: Mapping[str, 
             known = engine.store.make_topic(namespace, name, wanted, now)
         engine.store.configure(known, wanted, now)
         engine.wake(known)
+        engine.wake_written()
         return describe(known.settings)
 
 
@@ -52,31 +56,39 @@ def delete_topic(engine: Engine, namespace: str, name: str) -> None:
         engine.wake(topic)
 
 
-def create_group(engine: Engine, namespace: str, name: str, group: str, start: Position) -> None:
+def create_group(engine: Engine, namespace: str, name: str, group: str, start: Position, assigned: bool) -> None:
     with engine.lock:
         now = engine.tick()
         topic = engine.draft_topic(namespace, name, now)
         if check_name(group, "group") in topic.groups:
             raise Conflict(f"group {group!r} of topic {name!r} is there already", code="group_exists")
         starts = starts_of(TopicDesk(engine, topic), start)
-        engine.store.make_group(engine.topic(namespace, name, now), group, starts, now)
+        made = engine.store.make_group(engine.topic(namespace, name, now), group, starts, now)
+        if assigned:
+            make_assigned(engine.store.heart, made, now)
+            engine.store.commit(now)
 
 
 def delete_group(engine: Engine, namespace: str, name: str, group: str) -> None:
     with engine.lock:
         now = engine.tick()
         topic = engine.known_topic(namespace, name)
-        _known_group(topic, group)
+        known_group(topic, group)
         engine.store.happen(ev.GroupDropped(now, topic.id, group), now)
+        engine.wake_members(topic)
 
 
 def seek(engine: Engine, namespace: str, name: str, group: str, to: Position) -> None:
     with engine.lock:
         now = engine.tick()
         topic = engine.known_topic(namespace, name)
-        _known_group(topic, group)
+        known = known_group(topic, group)
         engine.store.happen(ev.Sought(now, topic.id, group, starts_of(TopicDesk(engine, topic), to)), now)
+        if known.crew is not None:  # nothing is leased any more: what was to move can
+            hand_on(engine.store.heart, topic, known, now)
+            engine.store.commit(now)
         engine.wake(topic)
+        engine.wake_written()
 
 
 def cancel(engine: Engine, namespace: str, id: int) -> None:
@@ -84,7 +96,7 @@ def cancel(engine: Engine, namespace: str, id: int) -> None:
         now = engine.tick()
         topic, frame, row = find(engine, namespace, id)
         priority, due, offset = _scheduled(engine, topic, frame, row, now)
-        engine.store.heart.cancel(topic, frame.partition, offset, priority, due, now)
+        engine.store.heart.cancel(topic, frame.partition, offset, priority, max(due, now + 1), now)
         engine.store.commit(now)
 
 
@@ -104,18 +116,12 @@ def reschedule(engine: Engine, namespace: str, id: int, deliver_at: Instant | No
 
 
 def _scheduled(engine: Engine, topic: Topic, frame: Frame, row: int, now: int) -> tuple[int, int, int]:
-    """The order key of a message that has to be scheduled still."""
-    priority, due, offset = engine.store.order_key(topic, frame, row)
+    """Priority, due time and offset of a message that has to be scheduled still."""
+    priority, at, offset = order_key(topic, frame, row)
     if offset in topic.partitions[frame.partition].void:
         raise Conflict(f"message {frame.id_of(row)} has ended already", code="not_scheduled")
-    if due <= now:
+    if at <= now:
         raise Conflict(
-            f"message {frame.id_of(row)} is visible since {rfc3339(due)}, not scheduled", code="not_scheduled"
+            f"message {frame.id_of(row)} is visible since {rfc3339(at)}, not scheduled", code="not_scheduled"
         )
-    return priority, due, offset
-
-
-def _known_group(topic: Topic, group: str) -> None:
-    if group not in topic.groups:
-        there = ", ".join(sorted(topic.groups)) or "none"
-        raise NotFound(f"group {check_name(group, 'group')!r} is not there on topic {topic.name!r}; there are: {there}")
+    return priority, due_of(topic, frame, row), offset

@@ -23,6 +23,14 @@ class GroupStats(Struct, frozen=True):
     """Dropped by retention before the group had settled them: it had not been heard of for too long."""
     delivered: int
     oldest_ready_seconds: float | None
+    assigned: bool = False
+    """Whether each partition is for one member; see `members` for who has which."""
+    members: int = 0
+    rebalances: int = 0
+    blocked_keys: int = 0
+    """Of an ordered topic: keys that wait for a message which has failed more often than `max_retries` allows."""
+    diverted_keys: int = 0
+    """Of an ordered topic: keys whose messages go to the dead-letter queue until one of them is redriven."""
 
     @property
     def depth(self) -> int:
@@ -52,9 +60,9 @@ class TopicStats(Struct, frozen=True):
 
 
 def topic_stats(engine: Engine, topic: Topic, now: int) -> TopicStats:
-    groups = {name: group_stats(group, now) for name, group in topic.groups.items()}
+    groups = {name: group_stats(engine, topic, group, now) for name, group in topic.groups.items()}
     slowest = max(groups.values(), key=lambda group: group.depth, default=None)
-    shown = slowest or group_stats(Group(topic.id, "", topic.partitions, topic.firsts, now), now)
+    shown = slowest or group_stats(engine, topic, Group(topic.id, "", topic.partitions, topic.firsts, now), now)
     log = engine.store.log
     return TopicStats(
         topic=topic.name,
@@ -76,7 +84,7 @@ def topic_stats(engine: Engine, topic: Topic, now: int) -> TopicStats:
     )
 
 
-def group_stats(group: Group, now: int) -> GroupStats:
+def group_stats(engine: Engine, topic: Topic, group: Group, now: int) -> GroupStats:
     fronts = [first for reader in group.readers if (first := reader.oldest_ready()) is not None]
     return GroupStats(
         ready=group.ready,
@@ -89,7 +97,24 @@ def group_stats(group: Group, now: int) -> GroupStats:
         lapsed=group.lapsed,
         delivered=group.delivered,
         oldest_ready_seconds=(now - min(fronts)) / 1000 if fronts else None,
+        assigned=group.crew is not None,
+        members=len(group.crew.members) if group.crew is not None else 0,
+        rebalances=group.crew.rebalances if group.crew is not None else 0,
+        blocked_keys=_blocked(engine, topic, group),
+        diverted_keys=len(group.diverted),
     )
+
+
+def _blocked(engine: Engine, topic: Topic, group: Group) -> int:
+    """How many messages are tried again and again; no two of them have the same key."""
+    settings = topic.settings
+    most = settings.attempts_max
+    if not settings.ordered or settings.on_failure != "block" or most is None:
+        return 0
+    leases = engine.store.state.leases
+    parked = (run.count for reader in group.readers for run in reader.parked.values() if run.attempt >= most)
+    leased = (run.count for token in group.tokens for run in leases[token].runs if run.attempt > most)
+    return sum(parked) + sum(leased)
 
 
 def metrics(engine: Engine, now: int, namespace: str | None = None) -> dict[str, int]:

@@ -7,7 +7,7 @@ is Python for each event and each frame, none for each message. What retention h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -107,7 +107,9 @@ def _page(desk: TopicDesk, partition: int, start: int, stop: int) -> Page:
     store = desk.engine.store
     with desk.engine.lock:
         store.flush()
-        journal = store.log.events(desk.topic.id, partition, start, end)
+        journal: Iterable[ev.Event] = ()
+        if desk.topic.settings.trace:
+            journal = store.log.events(desk.topic.id, partition, start, end)
     pieces = [(event, part) for event in journal for part in told(event, partition, start, end)]
     cut = _fitting(pieces, start, end)
     if cut < end:

@@ -6,7 +6,7 @@ Each takes the lock once, for as long as it takes to count. It does not know who
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from msgspec import Struct
@@ -15,9 +15,11 @@ from mqueue.broker.commits import committed, settled
 from mqueue.broker.explain import find
 from mqueue.broker.loop import LoopBroker
 from mqueue.broker.numbers import GroupStats, group_stats, metrics
+from mqueue.heart.group import Group, Lease
 from mqueue.model.errors import NotFound
 from mqueue.model.limits import Limits
 from mqueue.model.names import LEDGER, check_name
+from mqueue.model.settings import Settings
 
 T = TypeVar("T")
 
@@ -36,6 +38,14 @@ def limits_of(broker: LoopBroker) -> Limits:
     return broker._engine.store.limits
 
 
+def settings_of(broker: LoopBroker, topic: str) -> Settings | None:
+    """The settings of a topic; None: it is not there, and is not made either."""
+    engine = broker._engine
+    with engine.lock:
+        found = engine.store.find_topic(broker._namespace, topic)
+        return None if found is None else found.settings
+
+
 async def partitions(broker: LoopBroker, topic: str) -> list[PartitionSpan]:
     engine = broker._engine
 
@@ -51,9 +61,9 @@ async def groups(broker: LoopBroker, topic: str, after: str, limit: int) -> list
     engine = broker._engine
 
     def look(now: int) -> list[tuple[str, GroupStats]]:
-        known = engine.known_topic(broker._namespace, topic).groups
-        names = sorted(name for name in known if name > after)[:limit]
-        return [(name, group_stats(known[name], now)) for name in names]
+        known = engine.known_topic(broker._namespace, topic)
+        names = sorted(name for name in known.groups if name > after)[:limit]
+        return [(name, group_stats(engine, known, known.groups[name], now)) for name in names]
 
     return await _looked(broker, look)
 
@@ -62,12 +72,53 @@ async def group(broker: LoopBroker, topic: str, name: str) -> GroupStats:
     engine = broker._engine
 
     def look(now: int) -> GroupStats:
-        known = engine.known_topic(broker._namespace, topic).groups.get(check_name(name, "group"))
+        home = engine.known_topic(broker._namespace, topic)
+        known = home.groups.get(check_name(name, "group"))
         if known is None:
             raise NotFound(f"group {name!r} is not there on topic {topic!r}")
-        return group_stats(known, now)
+        return group_stats(engine, home, known, now)
 
     return await _looked(broker, look)
+
+
+class PriorityNumbers(Struct):
+    """What a group has of one priority: `ready`, given back and `waiting`, or `leased`."""
+
+    priority: int
+    ready: int = 0
+    waiting: int = 0
+    leased: int = 0
+
+
+async def priorities(broker: LoopBroker, topic: str, group_name: str) -> list[PriorityNumbers]:
+    """The most urgent first. A group that is not there has everything before it."""
+    engine = broker._engine
+
+    def look(now: int) -> list[PriorityNumbers]:
+        home = engine.known_topic(broker._namespace, topic)
+        known = home.groups.get(check_name(group_name, "group"))
+        group = known or Group(home.id, group_name, home.partitions, home.firsts, now)
+        return _by_priority(engine.store.state.leases, group)
+
+    return await _looked(broker, look)
+
+
+def _by_priority(leases: Mapping[bytes, Lease], group: Group) -> list[PriorityNumbers]:
+    found: dict[int, PriorityNumbers] = {}
+
+    def of(priority: int) -> PriorityNumbers:
+        return found.setdefault(priority, PriorityNumbers(priority))
+
+    for reader in group.readers:
+        for priority, _, _, _, mask in reader.upcoming():
+            of(priority).ready += mask.bit_count()
+        for run in reader.parked.values():
+            if run.until:
+                of(run.priority).waiting += run.count
+    for token in group.tokens:
+        for run in leases[token].runs:
+            of(run.priority).leased += run.count
+    return [found[priority] for priority in sorted(found)]
 
 
 async def topic_of(broker: LoopBroker, id: int) -> str:

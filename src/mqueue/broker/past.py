@@ -34,6 +34,7 @@ def scan(
     with engine.lock:
         engine.tick()
         desk = TopicDesk(engine, engine.known_topic(namespace, topic))
+        replay.check_window(start, stop)
         covered = replay.stretches(desk, start, stop, partition)
     if archive is None:
         return desk, replay.scan_frames(desk, covered)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from mqueue.broker.engine import Engine
 from mqueue.broker.intake import check_count, check_size, one, rows_of
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import Refused
-from mqueue.model.message import Draft, Receipt
+from mqueue.model.message import QUORUM, Draft, Receipt
 from mqueue.wire.rows import Rows
 
 
@@ -44,7 +44,12 @@ def publish_as(engine: Engine, namespace: str, name: str, draft: Draft, durabili
 
 
 def reached(receipts: list[Receipt], durability: str | None) -> list[Receipt]:
-    """Receipts that say what was asked for. Those without an offset are promises: they are told what was reached."""
+    """Receipts that say what was asked for. Those without an offset are promises: they are told what was reached. More
+    than a store commits by itself is answered only if it was reached, for all of a call."""
+    if durability == QUORUM:
+        for receipt in receipts:
+            force_setattr(receipt, "durability", QUORUM)
+        return receipts
     if durability is None or receipts[0].durability == durability or receipts[0].offset < 0:
         return receipts
     return [replace(receipt, durability=durability) for receipt in receipts]

@@ -23,7 +23,9 @@ from mqueue.model.errors import QueueFull, Refused
 from mqueue.model.limits import REDRIVE_RATE_MAX, REDRIVE_STEP_MESSAGES, WAIT_MS_MAX
 from mqueue.policy.filter import compile_filter
 from mqueue.store.bury import dlq_of
+from mqueue.store.order import order_key
 from mqueue.store.redrive import redrive
+from mqueue.store.store import Store
 from mqueue.wire.frame import Frame
 
 _STEPS_PER_SECOND = 10
@@ -38,6 +40,18 @@ class Redrive(Struct, frozen=True):
     matched: int
     redriven: int
     dry_run: bool
+
+
+class Deletion(Struct, frozen=True):
+    """What a deletion of the dead did, or would do."""
+
+    matched: int
+    deleted: int
+    dry_run: bool
+
+
+Act = Callable[[Store, Topic, Frame, int, int], bool]
+"""What is done to a dead message, given the store, its queue, its place and the time: whether it was done."""
 
 
 class Graveyard:
@@ -79,7 +93,7 @@ class Graveyard:
         headers = frame.rows.headers[row] if frame.rows.headers else None
         if headers and headers.get("x-origin-topic", self._origin) != self._origin:
             return False
-        priority, at, offset = desk.engine.store.order_key(desk.topic, frame, row)
+        priority, at, offset = order_key(desk.topic, frame, row)
         if offset in desk.topic.partitions[frame.partition].void:
             return False
         reader = group.readers[frame.partition]
@@ -91,7 +105,8 @@ class Graveyard:
 
 
 class Redriving:
-    """A redrive that is under way. `keep`: of so many of the messages that match, the first ones, it keeps hold."""
+    """A redrive that is under way. `keep`: of so many of the messages that match, the first ones, it keeps hold. `act`:
+    what is done to each, where that is something else than to bring it back."""
 
     def __init__(
         self,
@@ -101,6 +116,7 @@ class Redriving:
         dry_run: bool,
         rate: float | None = None,
         keep: int = 0,
+        act: Act = redrive,
     ) -> None:
         if limit is not None and (type(limit) is not int or limit < 1):
             raise Refused(f"limit {limit!r:.80}; it takes 1 or more", code="bad_limit")
@@ -111,6 +127,7 @@ class Redriving:
         self._rate = None if dry_run else check_rate(rate)
         self._matched = self._redriven = 0
         self._keep = keep
+        self._act = act
         self.kept: list[DeadMessage] = []
         self._began = 0
         self._desk: TopicDesk | None = None
@@ -120,7 +137,12 @@ class Redriving:
     @property
     def done(self) -> Redrive:
         """What it did so far."""
-        return Redrive(self._matched, self._redriven, self._dry_run)
+        return Redrive(*self.counted, self._dry_run)
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """How many messages matched so far, and to how many of them it was done."""
+        return self._matched, self._redriven
 
     @property
     def topics(self) -> list[Topic]:
@@ -195,7 +217,7 @@ class Redriving:
         engine = self._yard.engine
         try:
             for frame, row in chosen:
-                self._redriven += redrive(engine.store, dlq, frame, row, now)
+                self._redriven += self._act(engine.store, dlq, frame, row, now)
         except QueueFull:
             if not self._redriven:
                 raise

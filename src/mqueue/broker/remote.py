@@ -21,8 +21,10 @@ from mqueue.broker.message import AsyncMessage
 from mqueue.broker.portion import fit
 from mqueue.broker.settle import Settlement, digest_of, follow
 from mqueue.broker.tables import ArrowLease
-from mqueue.broker.waiting import never, wait_in_loop
+from mqueue.broker.waiting import look_in_loop, never, wait_in_loop
+from mqueue.heart.crew import Seat
 from mqueue.heart.group import Lease
+from mqueue.model.clock import Clock
 from mqueue.model.errors import LeaseLost, Refused, TooLarge
 from mqueue.model.limits import ANSWER_BYTES_MAX, RECEIVE_LIMIT_MAX, RECEIVE_TOPICS_MAX
 from mqueue.model.message import Draft, Receipt
@@ -42,6 +44,8 @@ class Wanted(Struct, frozen=True):
     visibility: Duration | None = None
     mode: str = "at_least_once"
     consumer: str = ""
+    seat: Seat | None = None
+    """Of a member of an assigned group."""
 
 
 class Handed(Struct):
@@ -76,19 +80,21 @@ class _Taken(Struct):
 
 async def receive(broker: LoopBroker, wanted: Wanted) -> list[Handed]:
     """What there is, or comes within `wait`: for each topic that has something a lease of its own."""
+    clock = broker._engine.clock
     taken = await _take(broker, wanted, lambda desk, lease: desk.messages(lease, broker._message_type))
-    return _handed(broker, wanted, taken, Handed)
+    return _handed(clock, wanted, taken, Handed)
 
 
 async def receive_table(broker: LoopBroker, wanted: Wanted) -> HandedTable | None:
     """The same of one topic, as a table."""
     if len(wanted.topics) != 1:
         raise Refused(f"{len(wanted.topics)} topics; a table is of one", code="bad_limit")
+    clock = broker._engine.clock
     taken = await _take(broker, wanted, ArrowLease.of)
     for one in taken:
         assert isinstance(one.content, ArrowLease)
         one.content = one.content.table  # made now: it takes no lock
-    found = _handed(broker, wanted, taken, HandedTable)
+    found = _handed(clock, wanted, taken, HandedTable)
     return found[0] if found else None
 
 
@@ -133,12 +139,15 @@ async def _take(
     def lease(name: str, room: int, spare: int, now: int) -> _Taken | None:
         desk = broker._desk(name, now)
         consumer = wanted.consumer or broker._name
-        taken = engine.store.lease(desk.topic, wanted.group, room, visibility_ms, "at_least_once", consumer, now)
+        store, mode = engine.store, "at_least_once"
+        taken = store.lease(desk.topic, wanted.group, room, visibility_ms, mode, consumer, now, wanted.seat)
         if taken is None:
+            engine.wake_written()
             return None
         spare = fit(desk, taken, now, spare, len(names) == 1)
         if wanted.mode == "at_most_once":
             engine.store.finish(taken, now)
+        engine.wake_written()
         return _Taken(desk, taken, content(desk, taken), spare)
 
     def look(now: int) -> list[_Taken]:
@@ -158,7 +167,10 @@ async def _take(
             raise
         return found
 
-    return await wait_in_loop(engine, broker._topics_of(names), look, deliver.wait_ms(wanted.wait), never)
+    topics, wait_ms = broker._topics_of(names), deliver.wait_ms(wanted.wait)
+    if not wait_ms:
+        return await look_in_loop(engine, topics, look)
+    return await wait_in_loop(engine, topics, look, wait_ms, never)
 
 
 def check(wanted: Wanted) -> int | None:
@@ -171,14 +183,15 @@ def check(wanted: Wanted) -> int | None:
     return None if wanted.visibility is None else deliver.visibility_ms(wanted.visibility)
 
 
-def _handed(broker: LoopBroker, wanted: Wanted, taken: list[_Taken], kind: Callable[..., C]) -> list[C]:
+def _handed(clock: Clock, wanted: Wanted, taken: list[_Taken], kind: Callable[..., C]) -> list[C]:
     """What was taken, with the time that is left for it.
 
-    If there is none left, or the lease ended while it was written, it is not handed out.
+    If there is none left, or the lease ended while it was written, it is not handed out. `clock`: that of the engine
+    when it was asked; an engine that was handed over while the lease was written has none, and the lease is good.
     """
     if not taken:
         return []
-    now = broker._engine.clock.now()
+    now = clock.now()
     found: list[C] = []
     for one in taken:
         lease = one._lease

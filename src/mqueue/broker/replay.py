@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush, merge
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mqueue.broker.deliver import TopicDesk
+from mqueue.broker.message import AnyMessage
 from mqueue.heart.group import Group, Lease
 from mqueue.heart.partition import Partition
 from mqueue.heart.reader import Reader
 from mqueue.heart.runs import Run, segments
 from mqueue.heart.schedule import NEVER
 from mqueue.log.base import Log
-from mqueue.model.errors import NotFound, Refused
+from mqueue.model.errors import BadTime, NotFound, Refused
 from mqueue.model.times import Instant, instant
 from mqueue.store.ahead import stretches_in
 from mqueue.wire.frame import Frame
 
 M = TypeVar("M")
 Position = int | Instant
+Place = tuple[int, int, int]
+"""due, partition, offset: where something stands among what is scheduled"""
+_DIGITS_MAX = 19
 
 _SEEN = Run(0, 0, 0, 0, 0, 0, 0, 0)
 """The run of a message that was only looked at: it holds nothing."""
@@ -95,8 +99,27 @@ def check_position(position: Position, name: str) -> None:
         instant(position, name)
 
 
+def check_window(start: Position | None, stop: Position | None) -> None:
+    """Raise if a scan ends before it begins, both being times: one that is mistyped would look like an empty log."""
+    if isinstance(start, int | None) or isinstance(stop, int | None):
+        return
+    if {start, stop} & {"earliest", "latest"}:
+        return
+    if instant(start, "start") > instant(stop, "stop"):
+        raise BadTime(
+            f"start {start!s:.40} lies after stop {stop!s:.40}; a window begins before it ends", code="bad_window"
+        )
+
+
 def starts_of(desk: TopicDesk, to: Position) -> tuple[int, ...]:
     """Where a group stands after a seek: earliest, latest, an offset or a time."""
+    ends = desk.topic.ends
+    if isinstance(to, int) and to > max(ends):
+        raise Refused(
+            f"to {to} lies beyond the log: topic {desk.topic.name!r} ends at offset {max(ends)}; it takes 0 to"
+            f" {max(ends)}, a time, earliest or latest",
+            code="bad_position",
+        )
     starts = []
     for known in desk.topic.partitions:
         offset = offset_of(desk, known.number, to, "to")
@@ -107,7 +130,7 @@ def starts_of(desk: TopicDesk, to: Position) -> tuple[int, ...]:
 def _upcoming(desk: TopicDesk, group: Group) -> Iterator[tuple[Frame, int]]:
     """The messages that are ready for a group, in delivery order over all partitions."""
     log = desk.engine.store.log
-    for _, _, start, number, mask in merge(*map(_keyed, group.readers)):
+    for _, _, start, number, mask in merge(*map(ready_in, group.readers)):
         for first, stop in segments(start, mask):
             for offset in range(first, stop):
                 frame = log.frame(desk.topic.id, number, offset)
@@ -115,7 +138,7 @@ def _upcoming(desk: TopicDesk, group: Group) -> Iterator[tuple[Frame, int]]:
                     yield frame, offset - frame.base
 
 
-def _keyed(reader: Reader) -> Iterator[tuple[int, int, int, int, int]]:
+def ready_in(reader: Reader) -> Iterator[tuple[int, int, int, int, int]]:
     """(priority, at, start, partition, mask) of what is ready in one partition."""
     for priority, at, start, _, mask in reader.upcoming():
         yield priority, at, start, reader.partition.number, mask
@@ -129,31 +152,72 @@ def scan(desk: TopicDesk, pieces: Iterator[tuple[Frame, int, int]], kind: Callab
             yield looked_at(desk, nobody, frame, row, kind)
 
 
-def scheduled(desk: TopicDesk, limit: int, kind: Callable[..., M], now: int) -> list[M]:
-    """What is scheduled, soonest first. Call it with the lock held."""
-    nobody = Group(desk.topic.id, "", [], (), 0)
+def scheduled(desk: TopicDesk, limit: int, after: Place | None, kind: Callable[..., M]) -> list[M]:
+    """What is scheduled, soonest first, behind a place. Call it with the lock held."""
+    unheld = Lease(b"", Group(desk.topic.id, "", [], (), 0), "", (), 0, 0, 0, 0)
     log = desk.engine.store.log
     found: list[M] = []
-    partitions = desk.topic.partitions
-    pending = [*map(_pending, partitions), *(_far(log, desk.topic.id, partition) for partition in partitions)]
-    for _, number, offset in merge(*pending):
+    for place in scheduled_places(desk, after):
+        _, number, offset = place
+        if after is not None and place <= after:
+            continue
         frame = log.frame(desk.topic.id, number, offset)
         if frame is not None:
-            found.append(looked_at(desk, nobody, frame, offset - frame.base, kind))
+            row = offset - frame.base
+            found.append(kind(desk, unheld, _SEEN, frame, row, frame.payload_of(row)))
             if len(found) == limit:
                 break
     return found
 
 
-def _pending(partition: Partition) -> Iterator[tuple[int, int, int]]:
-    """(due, partition, offset) of what is scheduled."""
-    for entry in partition.schedule.entries():
+def scheduled_places(desk: TopicDesk, after: Place | None = None) -> Iterator[Place]:
+    """Where it lies, soonest first; from about a place on. Call it with the lock held."""
+    partitions, log = desk.topic.partitions, desk.engine.store.log
+    near = (_pending(partition, _low(partition.number, after)) for partition in partitions)
+    far = (_far(log, desk.topic.id, partition) for partition in partitions if partition.far)
+    return merge(*near, *far)
+
+
+def place_of(after: Any) -> Place | None:
+    """Where a page of what is scheduled ended: at a message, or where the text says that came with it."""
+    if after is None:
+        return None
+    if isinstance(after, AnyMessage):
+        return instant(after.deliver_at), after.partition, after.offset
+    parts = after.split(".") if isinstance(after, str) else []
+    numbers = [int(part) for part in parts if part.isascii() and part.isdecimal() and len(part) <= _DIGITS_MAX]
+    if len(parts) != 3 or len(numbers) != 3:
+        raise Refused(
+            f"after {after!r:.80}; it takes the last message of the page before, or what that gave as next",
+            code="bad_position",
+        )
+    return numbers[0], numbers[1], numbers[2]
+
+
+def place_text(message: AnyMessage) -> str:
+    """The place of a message among what is scheduled, as text."""
+    return f"{instant(message.deliver_at)}.{message.partition}.{message.offset}"
+
+
+def _low(partition: int, after: Place | None) -> tuple[int, int]:
+    """From which time, and which offset of that time, on a partition has something behind a place."""
+    if after is None:
+        return 0, 0
+    due, number, offset = after
+    if partition == number:
+        return due, offset
+    return (due, 0) if partition > number else (due + 1, 0)
+
+
+def _pending(partition: Partition, low: tuple[int, int]) -> Iterator[Place]:
+    """What is scheduled from a time and an offset on."""
+    for entry in partition.schedule.entries(low):
         for start, stop in partition.still_due(entry):
-            for offset in range(start, stop):
+            for offset in range(start if entry[0] > low[0] else max(start, low[1]), stop):
                 yield entry[0], partition.number, offset
 
 
-def _far(log: Log, topic: int, partition: Partition) -> Iterator[tuple[int, int, int]]:
+def _far(log: Log, topic: int, partition: Partition) -> Iterator[Place]:
     """The same of what is not loaded: read only as far as somebody wants to know, and not loaded by that, either."""
     found: list[tuple[int, int, int]] = []
     for soonest, start, stop, _ in partition.far.near(NEVER):

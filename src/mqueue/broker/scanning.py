@@ -94,6 +94,7 @@ def _covered(
     with engine.lock:
         now = engine.tick()
         desk = broker._known_desk(asked.topic)
+        replay.check_window(asked.start, asked.stop)
         end = 0 if asked.stop is not None else place.end if place else now + 1
         stop = asked.stop if asked.stop is not None else to_datetime(end)
         covered = replay.stretches(desk, asked.start, stop, asked.partition)

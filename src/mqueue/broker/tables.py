@@ -9,9 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from mqueue.broker.deliver import TopicDesk, lost_sentence
+from mqueue.broker.given import check_ids
+from mqueue.broker.portion import fit
 from mqueue.broker.settle import Settlement
 from mqueue.heart.group import Lease
-from mqueue.heart.runs import full
+from mqueue.heart.heart import Outcome
+from mqueue.heart.runs import full, tight
 from mqueue.model.errors import Corrupt, LeaseLost, Unavailable
 from mqueue.model.events import Span
 from mqueue.model.times import Duration
@@ -21,13 +24,15 @@ from mqueue.wire.rows import Numbers
 
 
 class ArrowLease:
-    """A lease whose messages are a table. Settles as a whole."""
+    """A lease whose messages are a table. Settles as a whole, or what is left of it; or the messages with some ids."""
 
     def __init__(self, desk: TopicDesk, lease: Lease, pieces: list[tuple[Frame, range, int]]) -> None:
         self._desk = desk
         self._lease = lease
         self._pieces = pieces
         self._moved = _moved(desk, pieces)
+        self._settled: set[int] = set()
+        """The ids of those that were settled apart from the rest."""
 
     def __len__(self) -> int:
         return sum(len(rows) for _, rows, _ in self._pieces)
@@ -79,24 +84,42 @@ class ArrowLease:
         table = pa.Table.from_batches(batches)
         return table if self._moved is None else _with_due(table, self._moved)
 
-    def ack(self) -> Settlement:
-        return self._settle("ack")
+    @property
+    def token(self) -> str:
+        """What proves the right to settle, also elsewhere; empty if nothing was handed out."""
+        return self._lease.token.hex() if self._pieces else ""
 
-    def nack(self, delay: Duration | None = None, error: object = None) -> Settlement:
-        return self._settle("nack", delay, error)
+    @property
+    def remaining_ms(self) -> int:
+        """For how long it is held."""
+        return max(0, self._lease.until - self._desk.engine.clock.now()) if self._pieces else 0
 
-    def reject(self, error: object = None) -> Settlement:
-        return self._settle("reject", None, error)
+    def ack(self, *, ids: Iterable[int] | None = None) -> Settlement:
+        return self._settle("ack", ids=ids)
 
-    def release(self) -> Settlement:
-        return self._settle("release")
+    def nack(
+        self, delay: Duration | None = None, error: object = None, *, ids: Iterable[int] | None = None
+    ) -> Settlement:
+        return self._settle("nack", delay, error, ids)
 
-    def extend(self, visibility: Duration) -> Settlement:
-        return self._settle("extend", visibility)
+    def reject(self, error: object = None, *, ids: Iterable[int] | None = None) -> Settlement:
+        return self._settle("reject", None, error, ids)
 
-    def _settle(self, verb: str, wait: Duration | None = None, error: object = None) -> Settlement:
+    def release(self, *, ids: Iterable[int] | None = None) -> Settlement:
+        return self._settle("release", ids=ids)
+
+    def extend(self, visibility: Duration, *, ids: Iterable[int] | None = None) -> Settlement:
+        return self._settle("extend", visibility, ids=ids)
+
+    def _settle(
+        self, verb: str, wait: Duration | None = None, error: object = None, ids: Iterable[int] | None = None
+    ) -> Settlement:
         if not self._pieces:
             return Settlement(0)
+        if ids is not None:
+            return self._settle_some(verb, wait, error, ids)
+        if self._settled:
+            return self._settle_some(verb, wait, error, set(self.table["id"].to_pylist()) - self._settled)
         lease = self._lease
         whole = lease.open == lease.count  # nothing of it is settled or lost, as far as we know: the short way
         outcome = self._desk.settle_spans(lease, verb, None if whole else self._spans(), wait, error)
@@ -106,6 +129,32 @@ class ArrowLease:
         if not outcome.settled:
             raise LeaseLost(lost_sentence(verb, lost), lost=lost)
         return Settlement(outcome.settled, lost)
+
+    def _settle_some(self, verb: str, wait: Duration | None, error: object, ids: Iterable[int]) -> Settlement:
+        """The messages with these ids. Those that never were in the table are lost, too."""
+        chosen = check_ids(ids)
+        spans = self._named(chosen)
+        if not chosen:
+            return Settlement(0)
+        outcome = self._desk.settle_spans(self._lease, verb, spans, wait, error) if spans else Outcome(0)
+        lost = (*sorted(chosen.difference(self.table["id"].to_pylist())), *self._ids(outcome.lost))
+        if not outcome.settled:
+            raise LeaseLost(lost_sentence(verb, lost), lost=lost)
+        if verb != "extend":
+            self._settled |= chosen.difference(lost)
+        return Settlement(outcome.settled, lost)
+
+    def _named(self, ids: set[int]) -> tuple[Span, ...]:
+        """The places of messages with these ids, as far as they were handed out."""
+        chosen = np.array(list(ids), np.int64)
+        spans = []
+        for frame, rows, _ in self._pieces:
+            found = np.isin(frame.column_ids()[rows.start : rows.stop], chosen)
+            mask = int.from_bytes(np.packbits(found, bitorder="little").tobytes(), "little")
+            if mask:
+                start, stop, mask = tight(frame.base + rows.start, mask)
+                spans.append((frame.partition, start, stop, mask))
+        return tuple(spans)
 
     def _spans(self) -> tuple[Span, ...]:
         """What was handed out, piece by piece."""
@@ -123,6 +172,13 @@ class ArrowLease:
             for row in rows
             if (frame.partition, frame.base + row) in chosen
         )
+
+
+def leased(desk: TopicDesk, lease: Lease, now: int) -> ArrowLease:
+    """What was leased just now; where answers are bounded, as much of it as fits one. Hold the lock."""
+    if desk.engine.answers_bounded:
+        fit(desk, lease, now)
+    return ArrowLease.of(desk, lease)
 
 
 SCHEMA = pa.schema(

@@ -43,7 +43,7 @@ def told(event: ev.Event, partition: int, start: int, stop: int) -> Iterator[Tol
                 first, bits = _cut(span[1], span[3], start, stop)
                 if bits:
                     yield Told(Kind.DELIVERED if span[4] == 1 else Kind.REDELIVERED, first, bits, span[4])
-    elif isinstance(event, ev.Settled | ev.Extended | ev.Voided | ev.Redriven):
+    elif isinstance(event, ev.Settled | ev.Extended | ev.Voided | ev.Redriven | ev.Diverted):
         for ended in event.spans:
             if ended[0] == partition and ended[1] < stop and ended[2] > start:
                 first, bits = _cut(ended[1], ended[3], start, stop)
@@ -68,13 +68,15 @@ def _cut(first: int, mask: int, start: int, stop: int) -> tuple[int, int]:
     return first, mask if mask.bit_length() <= stop - first else mask & full(stop - first)
 
 
-def _kind(event: ev.Settled | ev.Extended | ev.Voided | ev.Redriven) -> Kind:
+def _kind(event: ev.Settled | ev.Extended | ev.Voided | ev.Redriven | ev.Diverted) -> Kind:
     if isinstance(event, ev.Settled):
         return _SETTLED[event.verb]
     if isinstance(event, ev.Extended):
         return Kind.EXTENDED
     if isinstance(event, ev.Redriven):
         return Kind.REDRIVEN
+    if isinstance(event, ev.Diverted):
+        return Kind.DEAD
     return Kind.EXPIRED if event.cause == "expired" else Kind.CANCELLED
 
 
@@ -90,6 +92,8 @@ def detail(event: ev.Event, attempt: int) -> str:
         return f"{event.group}, until {rfc3339(event.deadline)}"
     if isinstance(event, ev.Redriven):
         return event.group
+    if isinstance(event, ev.Diverted):
+        return f"{event.group}, diverted: an earlier message of its key is dead"
     if isinstance(event, ev.Rescheduled):
         return f"for {rfc3339(event.due)}"
     if isinstance(event, ev.Duplicated):

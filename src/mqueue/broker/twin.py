@@ -28,11 +28,12 @@ RENAMED = {
     "Dlq": "AsyncDlq",
     "Iterator": "AsyncIterator",
     "Message": "AsyncMessage",
+    "Schedules": "AsyncSchedules",
     "Subscription": "AsyncSubscription",
 }
 """What the types of the sync calls are called in the signatures of the async ones."""
 
-_AT_ONCE = ("Broker", "Dlq", "Iterator", "Subscription")
+_AT_ONCE = ("Broker", "Dlq", "Iterator", "Schedules", "Subscription", "Supply")
 _SCANNED_IN_A_ROW = 256
 """To scan what lies in memory never waits: after so many messages, or one batch, the other tasks get a turn."""
 
@@ -73,7 +74,8 @@ def awaited(sync: type, behind: type | None = None) -> Callable[[C], C]:
 
     def fill(twin: C) -> C:
         _TWINS[behind or sync] = twin._of
-        for name, call in vars(sync).items():
+        calls = {name: call for base in reversed(sync.__mro__) for name, call in vars(base).items()}
+        for name, call in calls.items():
             if inspect.isfunction(call) and not name.startswith("_"):
                 setattr(twin, name, _as_method_of(twin, _at_once(call) if _hands_out(call) else _coroutine(call), call))
         return twin

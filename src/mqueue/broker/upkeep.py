@@ -149,7 +149,7 @@ class Upkeep:
                     if number in state.topics
                 ]
                 now = self._clock.now()
-                self._engine.store.advance(now)  # what is due by now belongs into it
+                self._engine.pass_time(now)  # what is due by now belongs into it
                 log.checkpoint(checkpoint(state, topics, now, frames_tell=log.frames_tell))
         self._gate.commits.sync(log.batch)
         with self._inside:

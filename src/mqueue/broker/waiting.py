@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from mqueue.broker.deliver import safely
-from mqueue.broker.engine import Engine
-from mqueue.heart.topic import Topic
+from mqueue.broker.engine import Engine, Place
 
 T = TypeVar("T")
 
@@ -59,7 +58,7 @@ class Turn(Generic[T]):
     def __init__(
         self,
         engine: Engine,
-        topics: Callable[[int], Sequence[Topic]],
+        topics: Callable[[int], Sequence[Place]],
         look: Callable[[int], list[T]],
         wait_ms: int,
         waiter: ThreadWaiter | LoopWaiter,
@@ -72,7 +71,7 @@ class Turn(Generic[T]):
         self._waiter = waiter
         self._stopped = stopped
         self._until: int | None = None
-        self._watched: list[Topic] = []
+        self._watched: list[Place] = []
         self.timeout: float | None = None
 
     def look(self) -> list[T] | None:
@@ -90,7 +89,7 @@ class Turn(Generic[T]):
             self.timeout = engine.clock.timeout(min(self._until, engine.store.heart.next_at) - now)
             return None
 
-    def _watch(self, topics: Sequence[Topic]) -> None:
+    def _watch(self, topics: Sequence[Place]) -> None:
         """Be woken for these topics. They change if one is deleted and made again meanwhile."""
         if list(topics) != self._watched:
             self._engine.leave(self._watched, self._waiter)
@@ -104,7 +103,7 @@ class Turn(Generic[T]):
 
 def wait_in_thread(
     engine: Engine,
-    topics: Callable[[int], Sequence[Topic]],
+    topics: Callable[[int], Sequence[Place]],
     look: Callable[[int], list[T]],
     wait_ms: int,
     stopped: Callable[[], bool],
@@ -119,9 +118,20 @@ def wait_in_thread(
         turn.end()
 
 
+async def look_in_loop(
+    engine: Engine, topics: Callable[[int], Sequence[Place]], look: Callable[[int], list[T]]
+) -> list[T]:
+    """What there is now. Who waits for nothing need not be woken: a wait of no time at all gives the same."""
+    with engine.lock:
+        now = engine.tick()
+        topics(now)
+        found = look(now)
+    return await safely(found)
+
+
 async def wait_in_loop(
     engine: Engine,
-    topics: Callable[[int], Sequence[Topic]],
+    topics: Callable[[int], Sequence[Place]],
     look: Callable[[int], list[T]],
     wait_ms: int,
     stopped: Callable[[], bool],
