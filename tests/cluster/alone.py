@@ -37,17 +37,21 @@ class Alone:
         self.link = Link(url, "test")
         migrate.migrate(self.link)
         migrate.assign(self.link, 0, 1, UUID(int=7))
-        self._start()
+        self.start()
 
-    def _start(self) -> None:
+    def start(self) -> None:
         seat = Seat(1, "http://here", self._session_ms)
         plan = Plan(seat, Settings(), Limits(), Quotas(None), IdSource(1), self.clock)
         self.estate = Estate(self._url, "only", plan, _nobody, _anything)
         self.estate.start()
 
-    def again(self) -> None:
+    def stop(self) -> None:
+        """It hands over and is gone: nothing changes any more until it is started again."""
         self.estate.close()
-        self._start()
+
+    def again(self) -> None:
+        self.stop()
+        self.start()
 
     def close(self) -> None:
         self.estate.close()

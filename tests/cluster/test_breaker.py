@@ -119,3 +119,11 @@ def test_what_waits_is_counted_and_refused_beyond_its_limits(meters: Meters) -> 
     buffer.release([large, first])
     buffer.check()
     assert (meters.buffered_messages, meters.buffered_bytes) == (0, 0)
+
+
+def test_when_another_server_takes_its_place_one_may_try_at_once(breaker: Breaker, meters: Meters) -> None:
+    opened(breaker, 0)
+    breaker.renewed()
+    assert not breaker.rests(0)
+    breaker.admit(0)
+    assert meters.breaker == "half_open"

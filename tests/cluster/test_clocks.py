@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime
+from uuid import uuid4
 
 import pytest
 
 import mqueue
 from mqueue.config import Cluster, Config, Metrics, Secret
+from mqueue.log.postgres import owning
+from mqueue.log.postgres.link import Link
+from mqueue.policy.routing import virtual_shard
 from mqueue.testing import NodeServer, PostgresServer
 from mqueue.testing.server import RunningServer
+from tests.cluster.patience import wait_until
 
 SKEW_SECONDS = 1_000
 """Far more than what one node says to another is believed for."""
@@ -120,3 +126,23 @@ def test_time_does_not_fall_when_the_clock_of_postgresql_is_set_back(postgres: P
 
 def millis(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
+
+
+def test_nobody_waits_for_a_session_that_began_before_the_clock_was_set_back(database: str) -> None:
+    """Its node died then: by the clock of the server it lasts for another hour."""
+    link = Link(database, "test")
+    config = Config(metrics=Metrics(enabled=False), cluster=Cluster((Secret(database),)))
+    with RunningServer(config) as server, mqueue.Client(server.url, timeout="120s") as client, closing(link):
+        client.publish("t", b"1")
+        dead, vshard = uuid4(), virtual_shard("default", "t")
+        assert owning.beat(link, dead, 1000, "http://127.0.0.1:9", HOUR_MS)
+        link.call(
+            "update mqueue.vshards set owner = %b, owner_epoch = owner_epoch + 1 where vshard = %b", (dead, vshard)
+        )
+
+        def taken_back() -> bool:
+            return all(owner != dead for *_, owner in owning.owners(link))
+
+        wait_until(taken_back)
+        (message,) = client.receive("t", wait="60s")
+        message.ack()

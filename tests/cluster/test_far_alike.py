@@ -153,10 +153,13 @@ class Pair:
     def take_over(self) -> None:
         if self.dice.random() < 0.5:
             self.node.save()
-        self.node.again()
+        self.node.stop()
         self.clock.advance("1ms")  # who starts again in the same millisecond with the same number gives the same ids
         self.done.append("take over")
-        early, late = self.folded(NEVER), self.folded(self.clock.now() + FAR_MS)
+        try:  # nobody writes meanwhile: both have to read the same log
+            early, late = self.folded(NEVER), self.folded(self.clock.now() + FAR_MS)
+        finally:
+            self.node.start()
         assert list(differences(early, late)) == []
 
     def folded(self, horizon: int) -> dict[str, Any]:

@@ -15,16 +15,18 @@ SEED = 0
 QUICK = {"hand over": 800, "end session": 800}
 """With so many messages. Nobody has to wait until a session is over."""
 MESSAGES = 3_000
+NETWORK = {"shard: black hole": 600}
+"""The same; a session has to end."""
 SERVERS = {"kill server", "pause server"}
 BY_NAME = {fault.name: fault for fault in FAULTS}
-ALONE = [fault for fault in FAULTS if fault.name not in QUICK and not fault.redis]
+ALONE = [fault for fault in FAULTS if fault.name not in QUICK and not fault.redis and not fault.wired]
 
 
 @pytest.fixture(scope="module")
 def small(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Two nodes, and two shards on the server that all tests share."""
+    """Two nodes, and two shards on the server that all tests share, with wires between all of them."""
     databases = [postgres.create(f"faults_{number}") for number in range(2)]
-    with Stage(tmp_path_factory.mktemp("faults"), nodes=2, databases=databases) as stage:
+    with Stage(tmp_path_factory.mktemp("faults"), nodes=2, databases=databases, wired=True) as stage:
         yield stage
 
 
@@ -37,7 +39,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 def test_the_faults_are_told_apart_by_their_names() -> None:
     assert len(BY_NAME) == len(FAULTS)
-    assert QUICK.keys() | SERVERS <= BY_NAME.keys()
+    assert QUICK.keys() | NETWORK.keys() | SERVERS <= BY_NAME.keys()
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -45,6 +47,14 @@ def test_a_cluster_gets_over_what_is_quick(small: Stage, name: str) -> None:
     small.restore()
     outcome = run(small, BY_NAME[name], SEED, QUICK[name], held=HELD_BRIEFLY)
     assert not outcome.wrong, str(outcome)
+
+
+@pytest.mark.parametrize("name", NETWORK)
+def test_a_cluster_gets_over_a_network_that_fails(small: Stage, name: str) -> None:
+    small.restore()
+    outcome = run(small, BY_NAME[name], SEED, NETWORK[name], held=HELD_BRIEFLY)
+    assert not outcome.wrong, str(outcome)
+    assert outcome.back < float("inf"), str(outcome)
 
 
 @pytest.mark.long

@@ -19,7 +19,7 @@ from mqueue.cluster.wal.intake import Intake
 from mqueue.cluster.wal.wal import Wal
 from mqueue.config import Config
 from mqueue.log.segments.disk import RealDisk
-from mqueue.testing import NodeServer, PostgresServer, RedisServer
+from mqueue.testing import NodeServer, PostgresServer, RedisServer, Replicas
 from mqueue.testing.server import RunningServer
 from tests.cluster.patience import wait_until
 from tests.cluster.redis_nodes import config
@@ -82,6 +82,31 @@ def test_who_asks_for_it_is_answered_by_the_log(node) -> None:
         assert drained(client, "t", 6) == [b"0", b"1", b"2", b"3", b"4", b"5"]
         assert [event.kind for event in client.trace(receipts[2].id).events][:1] == ["PUBLISHED"]
         assert client.publish("t", "6").offset == 6
+
+
+def test_what_a_new_primary_has_not_got_is_brought_there(redis_server: RedisServer, tmp_path: Path) -> None:
+    """It was flushed to the one before, which died before its standby had it."""
+    with Replicas(2, synchronous=False) as shard:
+        url = shard.create("behind")
+        with RunningServer(settings(url, redis_server, tmp_path)) as server, mqueue.Client(server.url) as client:
+            client.publish("t", "0", durability="wal")
+            [standby] = shard.standbys()
+            wait_until(lambda: _messages(standby) == 1)
+            standby.run("alter system set primary_conninfo = ''")
+            standby.run("select pg_reload_conf()")
+            wait_until(lambda: standby.run("select count(*) from pg_stat_wal_receiver") == "0")
+            client.publish_many("t", ["1", "2"], durability="wal")
+            wait_until(lambda: _messages(shard.primary) == 3)
+            shard.fail_over()
+            assert sorted(drained(client, "t", 3)) == [b"0", b"1", b"2"]
+
+
+def _messages(server: PostgresServer) -> int:
+    """How many are in the shard."""
+    sql = "select case when to_regclass('mqueue.frames') is null then 0 else 1 end"
+    if server.run(sql, "behind") == "0":
+        return 0
+    return int(server.run("select coalesce(sum(count), 0) from mqueue.frames", "behind"))
 
 
 def test_one_call_stays_together_and_in_order(node) -> None:

@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from mqueue.cluster.holding import Holding
+from mqueue.cluster.problems import reason
 from mqueue.log.postgres import catalog, frames
 from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.problems import Fenced
 from mqueue.model.errors import Error
 
 LOGGER = logging.getLogger("mqueue.cluster")
@@ -78,9 +80,15 @@ class Arriving:
         await self._tail(behind)
 
     async def catch_up(self, holding: Holding) -> None:
-        """All that was appended to the topics of a virtual shard by now."""
+        """All that was appended to the topics of a virtual shard by now. Raises Unavailable if it is not ours: others
+        may have appended elsewhere."""
         places = _places(holding)
-        ends = await self._errand(frames.ends, self._link, places) if places else []
+        if not places:
+            return
+        try:
+            ends = await self._errand(frames.ends, self._link, places, (holding.vshard, holding.epoch))
+        except Fenced as problem:
+            raise reason(problem) from None
         tried: list[tuple[int, int, int]] = []
         while (behind := _behind(holding, places, ends)) != tried:  # a step for each thousand frames
             await self._tail(behind)

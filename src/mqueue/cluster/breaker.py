@@ -63,6 +63,10 @@ class Breaker:
             self._meters.breaker_opened += 1
             self._until = now + PAUSE_SECONDS
 
+    def renewed(self) -> None:
+        """Another server has taken the place of the one that failed: the pause is over."""
+        self._until = 0.0
+
     def gave_up(self) -> None:
         """Who was to try did not ask after all: the next who comes does."""
         if self._meters.breaker == "half_open":

@@ -11,6 +11,8 @@ from mqueue.log.postgres import catalog, claims, frames
 from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.catalog import TopicRow
 from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.problems import Moved
+from mqueue.model.errors import Unavailable
 from mqueue.model.names import LEDGER
 from mqueue.model.settings import Settings
 from mqueue.policy.routing import virtual_shard
@@ -35,7 +37,10 @@ class ShardCatalog:
         vshard = virtual_shard(namespace, name) if self._vshard is None else self._vshard
         stored = catalog.stored_as(name, vshard)
         packed = msgspec.msgpack.encode(settings)
-        made = catalog.make_topic(self._link, namespace, stored, vshard, packed, self._stamp(), hidden)
+        try:
+            made = catalog.make_topic(self._link, namespace, stored, vshard, packed, self._stamp(), hidden)
+        except Moved as problem:
+            raise Unavailable(f"{problem} any more; try again", code="not_owner") from None
         assert made is not None, "no limit was given"
         return catalog.known_as(made[0])
 

@@ -22,6 +22,7 @@ from mqueue.log.postgres import journal
 from mqueue.log.postgres.appends import Appended, Sheet
 from mqueue.log.postgres.journal import Change, Entry, Noted
 from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.problems import Ended
 from mqueue.model.errors import Error
 from mqueue.model.events import TopicDropped, TopicSet
 
@@ -91,16 +92,16 @@ class Committer:
         sheets = [sheet for job in jobs for sheet in job.sheets()]
         late = [(job.holding.vshard, job.holding.epoch, *one) for job in jobs for one in job.batch.late]
         changes = [change for job in jobs for change in _changes(job)]
-        return self._measured(entries, sheets, late, changes)
+        return self._measured(entries, sheets, late, changes, any(job.batch.quorum for job in jobs))
 
     def _measured(
-        self, entries: list[Entry], sheets: list[Sheet], late: list[Noted], changes: list[Change]
+        self, entries: list[Entry], sheets: list[Sheet], late: list[Noted], changes: list[Change], quorum: bool
     ) -> list[Appended]:
         meters, begun = self._meters, time.monotonic()
         meters.commits += 1
         try:
             placed = journal.commit(
-                self._link, self._owner(), entries, sheets, self._stamp(), late=late, changes=changes
+                self._link, self._owner(), entries, sheets, self._stamp(), late=late, changes=changes, quorum=quorum
             )
         except BaseException:
             meters.commit_failures += 1
@@ -118,7 +119,8 @@ class Committer:
             if isinstance(outcome, list):
                 self._land(job, outcome)
             else:
-                self._give_up(job.holding, reason(outcome))
+                told = reason(outcome)
+                self._give_up(job.holding, doubtful(told) if isinstance(outcome, Ended) else told)
         if self._dirty:
             self._begin()
 

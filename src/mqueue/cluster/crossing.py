@@ -87,10 +87,10 @@ class _Trip:
         self._home = home
         self._undo = undo
         self._left = False
-        self._task: asyncio.Future[Any] | None = None
+        self._task: asyncio.Task[Any] | None = None
 
     def begin(self) -> None:
-        self._task = asyncio.ensure_future(self._work)
+        self._task = asyncio.get_running_loop().create_task(self._work)
         self._task.add_done_callback(self._end)
 
     def cancel(self) -> None:

@@ -12,28 +12,32 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeVar
 
 import uvloop
 
 from mqueue.broker.engine import Engine
-from mqueue.cluster import survey, tenure
+from mqueue.broker.views import Views
+from mqueue.cluster import census, survey, tenure
 from mqueue.cluster.arriving import Arriving
+from mqueue.cluster.atlas import Atlas
 from mqueue.cluster.breaker import Breaker
 from mqueue.cluster.buffer import Buffer
 from mqueue.cluster.catalog import ShardCatalog
 from mqueue.cluster.committer import Committer
 from mqueue.cluster.crossing import Crossing, Undo
 from mqueue.cluster.errands import Errands
+from mqueue.cluster.glances import Glances
 from mqueue.cluster.holding import Holding
 from mqueue.cluster.meters import Meters
 from mqueue.cluster.mouth import Mouth
 from mqueue.cluster.plan import Plan
-from mqueue.cluster.problems import AtOwner, doubtful
+from mqueue.cluster.problems import doubtful
 from mqueue.cluster.redis.wake import Wake
+from mqueue.cluster.repeats import Repeats
 from mqueue.cluster.rounds import Rounds
 from mqueue.cluster.survey import Owner
 from mqueue.cluster.takeovers import Takeovers, recovered
@@ -42,19 +46,20 @@ from mqueue.cluster.tenure import Tenure
 from mqueue.cluster.time import ShardClock
 from mqueue.cluster.tokens import token_epoch
 from mqueue.cluster.topics import Topics
+from mqueue.cluster.wal.abroad import Abroad
 from mqueue.cluster.wal.copies import Copies
 from mqueue.cluster.wal.flush import Flush
 from mqueue.cluster.wal.wal import Wal
 from mqueue.heart.far import FAR_MS
 from mqueue.heart.heart import Heart
-from mqueue.log.postgres import catalog, frames
+from mqueue.log.postgres import frames, living, migrate, owning
 from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.cache import Cache
 from mqueue.log.postgres.link import Link, SharedLink
 from mqueue.log.postgres.log import PostgresLog
+from mqueue.log.postgres.seen import Seen
 from mqueue.model.clock import Clock
 from mqueue.model.errors import Error, Refused, Unavailable
-from mqueue.model.events import Duplicated
 from mqueue.model.ident import EPOCH_MS
 from mqueue.policy.retry import JITTER_MAX
 from mqueue.policy.routing import virtual_shard
@@ -65,9 +70,7 @@ from mqueue.store.tokens import Tokens
 LOGGER = logging.getLogger("mqueue.cluster")
 T = TypeVar("T")
 
-UNTRACED: ContextVar[bool] = ContextVar("untraced", default=False)
-"""Whether who publishes something again is answered though it will not be in its trace."""
-
+_CHANCE = random.Random(os.urandom(16))  # noqa: S311 - spreads retries, guards nothing
 _NEWS_MS = 15_000
 """What was appended within this time is looked for again: commits are seen in another order than their ids are."""
 _CACHE_BYTES = 256 << 20
@@ -79,7 +82,9 @@ _LEAVE_SECONDS = 2.0
 
 class Estate:
     """`poke` tells another node, by its address, that something was appended to a topic of a namespace. It waits for
-    nothing. `check` looks whether the server is the one that belongs here, before it is used at all."""
+    nothing. `check` looks whether the server is the one that belongs here, before it is used at all. `seen`: what is
+    known of the servers that hold the shard, which is the `number`th. `atlas`: what all estates of the node know of who
+    has what. `abroad` takes what lies in the log of the node for topics that have moved to other servers."""
 
     def __init__(
         self,
@@ -88,8 +93,19 @@ class Estate:
         plan: Plan,
         poke: Callable[[str, str, str], None],
         check: Callable[[Link], None],
+        seen: Seen | None = None,
+        number: int = 0,
+        *,
+        atlas: Atlas | None = None,
+        abroad: Abroad | None = None,
     ) -> None:
         self.name = name
+        self.seen = seen = seen or Seen()
+        self._number = number
+        self._atlas = atlas or Atlas()
+        self._abroad_log = abroad
+        self._generation = 0
+        self._quorum = False
         self.meters = Meters()
         self.holdings: dict[int, Holding] = {}
         self._plan = plan
@@ -101,12 +117,13 @@ class Estate:
         self._manual = plan.clock
         self._shard_clock = ShardClock()
         self.clock: Clock = plan.clock or self._shard_clock
-        self.reader = SharedLink(dsn, f"{name}:read")
-        self._scout = SharedLink(dsn, f"{name}:scout")
-        self._pulse = Link(dsn, f"{name}:beat", plan.seat.session_ms)  # a beat that takes longer is of no use
-        self._commits = Link(dsn, f"{name}:commit")
-        self._appends = Link(dsn, f"{name}:append")
-        self._flushes = Link(dsn, f"{name}:flush")
+        self.reader = SharedLink(dsn, f"{name}:read", seen)
+        self._scout = SharedLink(dsn, f"{name}:scout", seen)
+        beat = living.beat_name(name, migrate.latest(), plan.seat.address)
+        self._pulse = Link(dsn, beat, plan.seat.session_ms, seen=seen)  # one that takes longer is of no use
+        self._commits = Link(dsn, f"{name}:commit", seen=seen)
+        self._appends = Link(dsn, f"{name}:append", seen=seen)
+        self._flushes = Link(dsn, f"{name}:flush", seen=seen)
         self.annex = plan.outpost.annex(name)
         self._cache = Cache(_CACHE_BYTES, self.annex)
         self._homes: dict[int, int] = {}
@@ -116,22 +133,15 @@ class Estate:
         self._beats = Errands(f"{name}-beat")
         self._loads = Errands(f"{name}-load", 2)
         """One for what is taken over in the background, one for what is asked for."""
+        asked = (self._pulse, self._beats, self._scout, self._looks)
         self._tenure = Tenure(
-            name,
-            plan.seat,
-            self._pulse,
-            self._beats,
-            self._scout,
-            self._looks,
-            self._want,
-            self._not_ours,
-            self._give,
-            self.meters,
+            name, plan.seat, *asked, lambda vs: self._takeovers.want(vs), self._not_ours, self._give, self.meters
         )
         self._takeovers = Takeovers(name, self.holdings, self._tenure.mine, self._load)
         self._arriving = Arriving(self.holdings, self._homes, self.reader, self._errand, self._passed)
         self._topics = Topics(self.holdings, self._homes, self.reader, self._errand)
-        self._telling = Telling(self._arriving, self.holdings, self._homes, self._tenure, self.annex, poke)
+        here = (self._arriving, self.holdings, self._homes, self._tenure)
+        self._telling = Telling(*here, self.annex, poke, self.reader, self._errand)
         self._wal: Wal | None = None
         """The log of this node, if it has one."""
         self._tasks: set[asyncio.Future[None]] = set()
@@ -157,16 +167,16 @@ class Estate:
         finally:
             self._stop_thread()
 
-    async def run(self, work: Coroutine[Any, Any, T], undo: Undo[T] | None = None) -> T:
+    def run(self, work: Coroutine[Any, Any, T], undo: Undo[T] | None = None) -> Coroutine[Any, Any, T]:
         """Do something in the loop of this estate. Who is cancelled meanwhile cancels it; if it was too late for that,
         `undo` gets what it gave."""
-        return await self._crossing.run(work, undo)
+        return self._crossing.run(work, undo)
 
     @property
     def takes(self) -> bool:
         """Whether messages can be published to this server, as far as we know."""
         now, beaten_at = time.monotonic(), self.meters.beaten_at
-        if not self.owners or not beaten_at or now - beaten_at >= self._plan.seat.session_ms / 1000:
+        if not self._joined or not beaten_at or now - beaten_at >= self._plan.seat.session_ms / 1000:
             return False
         return not self.mouth.breaker.rests(now)  # after that somebody has to come, or it would rest for ever
 
@@ -179,10 +189,17 @@ class Estate:
         """How many virtual shards are ours."""
         return len(self._tenure.mine)
 
+    def look_soon(self) -> None:
+        """Something is not where it was."""
+        self._soon(self._glances.stir)
+
     def heard(self, wake: Wake) -> None:
         """Another node says that it has appended something."""
+        self._soon(self._telling.hear, wake, self._begin_task)
+
+    def _soon(self, call: Callable[..., None], *args: Any) -> None:
         with suppress(RuntimeError):  # the loop is closed
-            self.loop.call_soon_threadsafe(self._telling.hear, wake, self._begin_task)
+            self.loop.call_soon_threadsafe(call, *args)
 
     def _live(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -200,6 +217,8 @@ class Estate:
     # In the loop
 
     async def _begin(self, waiting: bool) -> None:
+        self._glances = Glances(self._atlas, self._number, self._tenure, self.reader, self._errand)
+        self._atlas.on_stir(self.look_soon)
         self._committer = Committer(self._commits, lambda: self._tenure.owner, self.stamp, self._were_lost, self.meters)
         self._rounds = Rounds(
             self.name,
@@ -215,6 +234,7 @@ class Estate:
             await self._join()
             await self._takeovers.quiet(_READY_SECONDS)
         self._begin_task(self._look_around())
+        self._begin_task(self._glances.walk())
 
     async def _join(self) -> None:
         if not self._checked:
@@ -265,13 +285,23 @@ class Estate:
             await asyncio.sleep(tenure.BEAT_SECONDS)
             trouble = await self._tried(self._tenure.beat(), trouble)
             self._tenure.check()
+            self._notice()
 
     async def _look_around(self) -> None:
         trouble = ""
         while True:
             pause, self._tenure.next_look = self._tenure.next_look, tenure.BEAT_SECONDS
-            await asyncio.sleep(pause)
+            await self._tenure.pause(pause)
             trouble = await self._tried(self._look() if self._joined else self._join(), trouble)
+            if trouble:
+                self._tenure.next_look = tenure.SEARCH_SECONDS
+            self._notice()
+
+    def _notice(self) -> None:
+        """Another server is the primary, or the same one has started again: publishers need not wait any longer."""
+        if self._generation != self.seen.generation:
+            self._generation = self.seen.generation
+            self.mouth.breaker.renewed()
 
     async def _tried(self, work: Coroutine[Any, Any, None], told: str) -> str:
         """Do something that is done again if it fails. What went wrong, to be said once: `told` was."""
@@ -287,11 +317,16 @@ class Estate:
 
     async def _look(self) -> None:
         """See who owns what, begin to take what should be ours, learn what others have done."""
+        sightings = self._plan.sightings
+        if sightings is not None:
+            await self._looks(sightings.look, self._number, self._scout)
         found = await self._tenure.look(self._since())
         if found is None:
             return
         if not self._shard_clock.set(found.server_ms, found.trip_us) and not self._shard_clock.is_set:
             raise Unavailable("the clock of the shard cannot be read: it takes too long", code="shard_slow")
+        self._quorum = found.quorum
+        self._glances.believe(found.owners, found.away, found.begun)
         await self._tenure.settle(found)
         self._takeovers.again()
         await self._arriving.follow(found.news)
@@ -312,7 +347,8 @@ class Estate:
         if self._tenure.others:
             await self._arriving.catch_up(holding)
         self._rounds.tick(holding)
-        await holding.placed()
+        if holding.log.promised:
+            await holding.placed()
 
     async def meet(self) -> None:
         """Another node has joined: from now on we look for what it appends."""
@@ -320,24 +356,15 @@ class Estate:
             await self._tenure.meet()
 
     async def everything(self) -> dict[int, Holding | None]:
-        """All virtual shards that are ours, with what other nodes have appended by now; None: no topic is there. Those
-        that cannot be taken over just now are left out."""
-        bare = [vshard for vshard in self._tenure.mine if vshard not in self.holdings]
-        topics = await self._errand(survey.topics, self.reader, bare) if bare else {}
-        for vshard in [vshard for vshard, rows in topics.items() if rows]:
-            with suppress(Unavailable):
-                await self.holding(vshard)
+        """All virtual shards that are ours; see `census`."""
+        mine, topics_of = self._tenure.mine, partial(self._errand, survey.topics, self.reader)
+        return await census.everything(
+            mine, self.holdings, topics_of, self.holding, self._follow_news, self._rounds.tick
+        )
+
+    async def _follow_news(self) -> None:
         if self._tenure.mine and self._tenure.others:
             await self._arriving.follow(await self._errand(frames.news, self.reader, self._since()))
-        for holding in list(self.holdings.values()):
-            self._rounds.tick(holding)
-        waits = [holding.settled() for holding in self.holdings.values()]
-        await asyncio.gather(*waits, return_exceptions=True)  # one that is lost is not there any more
-        return {
-            vshard: self.holdings.get(vshard)
-            for vshard in self._tenure.mine
-            if vshard in self.holdings or topics.get(vshard) == []
-        }
 
     # Owned virtual shards
 
@@ -355,9 +382,6 @@ class Estate:
         """A virtual shard that is ours, taken over if need be. Raises Unavailable if it is not."""
         return await self._takeovers.get(vshard)
 
-    def _want(self, vshards: Iterable[int]) -> None:
-        self._takeovers.want(vshards)
-
     async def _load(self, vshard: int, epoch: int) -> Holding:
         begun = time.monotonic()
         log = PostgresLog(self.reader, vshard, self._cache)
@@ -365,8 +389,9 @@ class Estate:
         holding = Holding(vshard, epoch, log, self._committer.ask, self._epoch_of, self._arriving.take)
         state = await self._loads(recovered, log)
         holding.point_seq, holding.point_at = log.point_seq, self.clock.now()
-        if self._tenure.mine.get(vshard) != epoch:
-            raise Unavailable(f"virtual shard {vshard} went to another node", code="not_owner")
+        ours = await self._errand(owning.owns, self.reader, self._tenure.owner, vshard, epoch)
+        if not ours or self._tenure.mine.get(vshard) != epoch:
+            raise Unavailable(f"virtual shard {vshard} went to another node or server", code="not_owner")
         log.started(state)
         holding.store = ShardStore(
             log,
@@ -374,7 +399,7 @@ class Estate:
             owner=True,
             ids=self._plan.ids,
             tokens=Tokens(token_epoch(vshard, epoch), os.urandom),
-            jitter=_jitter(random.Random(os.urandom(16))),  # noqa: S311 - spreads retries, guards nothing
+            jitter=partial(_CHANCE.uniform, -JITTER_MAX, JITTER_MAX),
             defaults=self._plan.defaults,
             limits=self._plan.limits,
             homes=self._homes,
@@ -383,7 +408,9 @@ class Estate:
         holding.store.abroad = self._abroad
         self._homes.update(dict.fromkeys(state.topics, vshard))
         holding.engine = Engine(holding.store, self.clock, self._plan.quotas, holding.gate)
+        holding.views = Views(holding.engine)
         holding.changed = self.mouth.forget
+        holding.gate.quorum = lambda: self._quorum
         holding.engine.start()
         self.holdings[vshard] = holding
         await self._arriving.catch_up(holding)
@@ -431,53 +458,29 @@ class Estate:
             limits=self._plan.limits,
             homes=self._homes,
         )
-        mouth.store.repeated = self._repeated
-        mouth.store.repeats = self._repeats
+        repeats = Repeats(self._homes, self._tenure, self.holding, self._committer.ask, self._begin_task)
+        mouth.store.repeated, mouth.store.repeats = repeats.happened, repeats.check
         mouth.engine = Engine(mouth.store, self.clock, self._plan.quotas, mouth.gate)
-        self._telling.topics = mouth.store.state.topics
+        mouth.views = Views(mouth.engine)
+        self._telling.mouth = mouth
         return mouth
 
     def _open_wal(self, directory: str) -> Wal:
         return Wal(
             os.path.join(directory, self.name),
             Copies(self._plan.outpost.line, self.name),
-            Flush(self._flushes, self.stamp, self._epoch_of, self.meters),
+            Flush(self._flushes, self.stamp, self._epoch_of, self.meters, self._abroad_log),
             self.mouth,
             self.meters,
             self.clock.now,
             lambda: self._tenure.owner,
             self._telling.tell,
-            self._told_late,
+            self._telling.tell_unknown,
         )
 
-    async def _told_late(self, arrivals: list[Arrival], topics: set[int]) -> None:
-        """What is older than news, or came in a way that we do not know, is looked for."""
-        unknown = topics - self.mouth.store.state.topics.keys()
-        for row in await self._errand(catalog.rows_of, self.reader, sorted(unknown)) if unknown else ():
-            with self.mouth.gate.inside:
-                self.mouth.store.learn(row)
-        await self._telling.tell_late(arrivals, topics)
-
-    def _repeats(self, topic: int) -> None:
-        """Who publishes something again is sent to whoever keeps its trace."""
-        vshard = self._homes[topic]
-        owner = self.owners.get(vshard)
-        if owner is not None and owner.address and vshard not in self._tenure.mine and not UNTRACED.get():
-            raise AtOwner(vshard, must=False)
-
-    def _repeated(self, topic: int, partition: int, offset: int) -> None:
-        """A message was published again: that belongs to its trace, if we keep it."""
-        if self._homes.get(topic) in self._tenure.mine:
-            self._begin_task(self._note_repeated(topic, partition, offset))
-
-    async def _note_repeated(self, topic: int, partition: int, offset: int) -> None:
-        with suppress(Error):  # a trace that lacks a line is better than a publish that fails
-            holding = await self.holding(self._homes[topic])
-            if topic in holding.store.state.topics:
-                with holding.gate.inside:
-                    now = holding.engine.clock.now()
-                    holding.store.happen(Duplicated(now, topic, partition, offset), now)
-                self._committer.ask(holding)
+    def brought(self, arrivals: list[Arrival]) -> None:
+        """Another estate has appended something here. Called by any thread."""
+        self._soon(lambda: self._begin_task(self._telling.tell_brought(arrivals)))
 
     def _abroad(self, namespace: str, name: str) -> Store:
         """The store that knows the topics of this server, whoever delivers them."""
@@ -489,8 +492,6 @@ class Estate:
         return self.mouth.store
 
     def _epoch_of(self, vshard: int) -> int:
-        return self.owners[vshard].map_epoch
-
-
-def _jitter(chance: random.Random) -> Callable[[], float]:
-    return lambda: chance.uniform(-JITTER_MAX, JITTER_MAX)
+        """One that is not here has none that the shard would take."""
+        owner = self.owners.get(vshard)
+        return -1 if owner is None else owner.map_epoch

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from mqueue.broker.engine import Engine, Shut
+from mqueue.broker.views import Views
 from mqueue.cluster.gate import ShardGate
 from mqueue.cluster.problems import doubtful
 from mqueue.heart.checkpoint import checkpoint
@@ -20,6 +21,8 @@ from mqueue.log.postgres.log import PostgresLog
 from mqueue.model.errors import Error
 from mqueue.model.events import TopicDropped, TopicSet
 from mqueue.store.shard import ShardStore
+
+_SETTINGS = (TopicSet, TopicDropped)  # a union would be made anew for each event
 
 
 class Job:
@@ -95,8 +98,9 @@ class Holding:
         self._tickets: list[tuple[int, asyncio.Future[None]]] = []
 
     engine: Engine
+    views: Views
     store: ShardStore
-    """Whoever takes it over sets both."""
+    """Whoever takes it over sets these."""
 
     def sheet(self, promise: Promise) -> Sheet:
         vshard = self.store.homes.get(promise.frame.topic, self.vshard)
@@ -118,7 +122,7 @@ class Holding:
         self.arrived([arrival for arrival in arrivals if arrival.topic in known])
         self._told([arrival for arrival in arrivals if arrival.topic not in known])
         for event in job.batch.events:
-            if isinstance(event, TopicSet | TopicDropped):
+            if isinstance(event, _SETTINGS):
                 self.changed(event.topic)
         done = [future for number, future in self._tickets if number <= job.batch.number]
         self._tickets = [ticket for ticket in self._tickets if ticket[0] > job.batch.number]

@@ -22,6 +22,10 @@ class Meters(Struct):
     """Messages that they appended."""
     append_seconds: float = 0.0
     append_failures: int = 0
+    in_doubt: int = 0
+    """Of those: sent, and not answered. What became of them was read back."""
+    in_doubt_left: int = 0
+    """Of those: nobody could tell in time."""
     commits: int = 0
     """Statements that wrote down what is owned here, those that failed as well."""
     commit_rows: int = 0

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from msgspec import Struct
 
+from mqueue.cluster.atlas import Atlas
 from mqueue.cluster.estate import Estate
 from mqueue.cluster.founding import Founded, check_place, found
+from mqueue.cluster.moving.healing import Healer
 from mqueue.cluster.number import NodeNumber
 from mqueue.cluster.plan import SESSION_MS, Plan, Seat, Waiting
 from mqueue.cluster.rates import SharedRate
@@ -21,10 +24,14 @@ from mqueue.cluster.redis.line import Access, Line
 from mqueue.cluster.redis.outpost import COPY_MS, NOTHING, NOWHERE, Outpost
 from mqueue.cluster.redis.wake import Wake
 from mqueue.cluster.shares import SharedQuotas
+from mqueue.cluster.sightings import Sightings
 from mqueue.cluster.time import ShardClock
+from mqueue.cluster.vigil import Vigil
+from mqueue.cluster.wal.abroad import Abroad
+from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.link import Link
 from mqueue.model.clock import Clock, SystemClock
-from mqueue.model.errors import BadSetting, ShardDown
+from mqueue.model.errors import BadSetting, Unavailable
 from mqueue.model.limits import Limits
 from mqueue.model.settings import Settings
 
@@ -79,6 +86,9 @@ class Node:
         self.outpost = NOTHING
         self._lending: Lending | None = None
         self.estates: list[Estate] = []
+        self.atlas = Atlas(len(databases))
+        self._healer: Healer | None = None
+        self._vigil: Vigil | None = None
         self.time: Callable[[], int] = _unknown
         """What the clock of the first server shows: all nodes see the same, whatever clocks they have."""
 
@@ -88,6 +98,7 @@ class Node:
         first."""
         try:
             founded = founded or found(self._control, self._databases)
+            self._control.seen = founded.seen[0]
             self.outpost = Outpost(self._redis, founded.cluster, self._copies_ms, self._heard)
             plan = Plan(
                 Seat(self._number.take(), self.address if self._owns else "", self._session_ms),
@@ -98,10 +109,15 @@ class Node:
                 self._clock,
                 waiting=self._waiting.of(founded.cluster),
                 outpost=self.outpost,
+                sightings=Sightings(founded.seen, self.outpost.line),
             )
             for number, url in enumerate(self._databases):
                 check = partial(check_place, number=number, count=len(self._databases), cluster=founded.cluster)
-                estate = Estate(url, f"shard{number}", plan, self._poke, check)
+                abroad = Abroad(self.atlas, self._databases, founded.seen, self._brought)
+                seen = founded.seen[number]
+                estate = Estate(
+                    url, f"shard{number}", plan, self._poke, check, seen, number, atlas=self.atlas, abroad=abroad
+                )
                 estate.start(waiting=number in founded.away)
                 self.estates.append(estate)
             self.outpost.start()
@@ -109,17 +125,26 @@ class Node:
             self.time = first.shown if isinstance(first, ShardClock) else first.now
             self._lending = Lending(list(self._lenders(self._number.number)))
             self._lending.start()
+            self._healer = Healer(self.atlas, self._databases, founded.seen)
+            self._healer.start()
+            self._vigil = Vigil(self._databases, founded.seen)
+            self._vigil.start()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Give back what is owned, so that others take over at once."""
+        if self._healer is not None:
+            self._healer.close()
         if self._lending is not None:
             self._lending.close()
         estates, self.estates = self.estates, []
-        for estate in estates:
-            estate.close()
+        if estates:
+            with ThreadPoolExecutor(len(estates)) as threads:  # what one server takes its time for waits at no other
+                list(threads.map(Estate.close, estates))
+        if self._vigil is not None:
+            self._vigil.close()
         self.outpost.close()
         self._number.drop()
         self._control.close()
@@ -143,17 +168,24 @@ class Node:
     def _nodes(self) -> int:
         return max(estate.nodes for estate in self.estates)
 
+    def _brought(self, place: int, arrivals: list[Arrival]) -> None:
+        self.estates[place].brought(arrivals)
+
     def _heard(self, wake: Wake) -> None:
         for estate in self.estates:
             if estate.name == wake.server:
                 estate.heard(wake)
 
     def home(self, vshard: int) -> Home:
-        for estate in self.estates:
+        """Raises Unavailable (`not_owner`) while it moves, ShardDown if it cannot be found."""
+        place = self.atlas.map.homes.get(vshard)
+        if place is not None:
+            estate = self.estates[place]
             owner = estate.owners.get(vshard)
             if owner is not None:
                 return Home(estate, vshard, owner.address, owner.address == self.address)
-        raise ShardDown(f"virtual shard {vshard} is at none of the servers that can be reached")
+            raise Unavailable(f"virtual shard {vshard} is moving; try again", code="not_owner", retry_after=1)
+        raise self.atlas.missing(vshard)
 
     async def meet(self) -> None:
         """Another node has joined, and answers for messages once all know of it."""

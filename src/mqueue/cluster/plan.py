@@ -8,6 +8,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from mqueue.cluster.redis.outpost import NOTHING, Outpost
+from mqueue.cluster.sightings import Sightings
 from mqueue.model.clock import Clock
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
@@ -53,3 +54,5 @@ class Plan(Struct, frozen=True):
     """For tests: the time, instead of PostgreSQL's."""
     waiting: Waiting = Waiting()
     outpost: Outpost = NOTHING
+    sightings: Sightings | None = None
+    """What nodes have seen of the servers of all shards."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mqueue.log.postgres.problems import Changed, Fenced, Moved, NoTopic, Taken
-from mqueue.model.errors import Error, Unavailable
+from mqueue.log.postgres.problems import Changed, Fenced, Moved, NoQuorum, NoTopic, Taken
+from mqueue.model.errors import Error, Refused, ShardDown, Unavailable
 
 
 class AtOwner(Exception):
@@ -15,7 +15,7 @@ class AtOwner(Exception):
         self.must = must
 
 
-REFUSALS = (Changed, Fenced, Moved, NoTopic, Taken)
+REFUSALS = (Changed, Fenced, Moved, NoQuorum, NoTopic, Taken)
 """A statement was refused as a whole: nothing of it was done."""
 
 
@@ -31,9 +31,16 @@ def reason(problem: BaseException) -> Error:
         return Unavailable("the settings of the topic were changed meanwhile; try again", code="topic_changed")
     if isinstance(problem, Taken):
         return Unavailable("an idempotency key is being used by another call; try again", code="key_in_use")
+    if isinstance(problem, NoQuorum):
+        return no_quorum(str(problem))
     return Unavailable(f"what was changed could not be written: {problem}", code="not_written", applied=None)
+
+
+def no_quorum(why: str) -> Refused:
+    return Refused(f"durability 'quorum' is not to be had here: {why} at the PostgreSQL server", code="no_quorum")
 
 
 def doubtful(why: Error) -> Error:
     """The same for who waits for a commit that may be under way: nobody knows what becomes of it."""
-    return Unavailable(why.message, code=why.code, applied=None)
+    kind = ShardDown if isinstance(why, ShardDown) else Unavailable
+    return kind(why.message, code=why.code, applied=None)

@@ -101,7 +101,6 @@ class Rounds:
         loaded = 0
         if holding.lost is not None or holding.leaving:
             return loaded
-        about = f"time does not pass in virtual shard {holding.vshard}"
         try:
             with holding.gate.inside:
                 holding.log.wants = False
@@ -109,9 +108,10 @@ class Rounds:
                 loaded = holding.store.ahead.load(now + FAR_MS, frames)
             if holding.log.batch:
                 self._ask(holding)
-            self._told.pop(about, None)
+            if self._told:
+                self._told.pop(_standing(holding), None)
         except Error as problem:
-            self._tell(about, problem)
+            self._tell(_standing(holding), problem)
         except Exception as problem:
             LOGGER.exception("%s: virtual shard %d is taken over anew", self._name, holding.vshard)
             holding.lose(reason(problem))
@@ -141,3 +141,7 @@ class Rounds:
             self._tell("old days could not be dropped", problem)
         else:
             self._told.pop("old days could not be dropped", None)
+
+
+def _standing(holding: Holding) -> str:
+    return f"time does not pass in virtual shard {holding.vshard}"

@@ -11,9 +11,14 @@ from uuid import UUID
 from msgspec import Struct
 
 from mqueue.cluster.time import TRIP_US_MAX
-from mqueue.log.postgres import catalog, clock, frames, owning
+from mqueue.log.postgres import catalog, clock, frames, moving, owning
 from mqueue.log.postgres.catalog import TopicRow
 from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.moving import Row
+from mqueue.log.postgres.owning import Session
+from mqueue.log.postgres.witness import note_standbys
+
+_NEVER_SECONDS = 60.0
 
 
 class Owner(Struct, frozen=True):
@@ -28,15 +33,28 @@ class Owner(Struct, frozen=True):
 class Survey(Struct, frozen=True):
     begun: float
     """When it was begun, by the clock of this machine."""
-    sessions: dict[UUID, str]
-    """Who is there, and where; "": whoever owns nothing."""
-    next_end: float
-    """In how many seconds the first of these sessions ends, if it is not renewed."""
+    alive: list[Session]
+    """Who is there."""
     owners: dict[int, Owner]
+    """Of the virtual shards that live there."""
+    away: list[Row]
+    """Of those that come, or have gone."""
     news: list[tuple[int, int, int]]
     """(topic, partition, end)"""
+    quorum: bool
+    """Whether what is committed there waits for a standby."""
     sampled: tuple[int, int, int]
     """What time it was at the server, how many µs it took to ask, and when the answer came."""
+
+    @property
+    def sessions(self) -> dict[UUID, str]:
+        """Who is there, and where; "": whoever owns nothing."""
+        return {session.owner: session.address for session in self.alive}
+
+    @property
+    def next_end(self) -> float:
+        """In how many seconds the first of these sessions ends, if it is not renewed."""
+        return min((session.left for session in self.alive), default=_NEVER_SECONDS)
 
     @property
     def server_ms(self) -> int:
@@ -52,11 +70,22 @@ class Survey(Struct, frozen=True):
 def look(link: Link, since_id: int) -> Survey:
     begun = time.monotonic()
     sampled = clock.sample(link, TRIP_US_MAX)
-    owners = {
-        vshard: Owner(map_epoch, epoch, where, who) for vshard, map_epoch, epoch, where, who in owning.owners(link)
-    }
-    sessions = {session: address for session, _, address in owning.alive(link)}
-    return Survey(begun, sessions, owning.next_end(link), owners, frames.news(link, since_id), sampled)
+    owners = _owners(link)
+    alive = owning.sessions(link)
+    news = frames.news(link, since_id)
+    away = moving.rows(link, but_active=True)
+    return Survey(begun, alive, owners, away, news, note_standbys(link), sampled)
+
+
+def glance(link: Link) -> tuple[float, dict[int, Owner], list[Row]]:
+    """Only what lives there and who owns it, what comes and what has gone; and when that was begun."""
+    begun = time.monotonic()
+    return begun, _owners(link), moving.rows(link, but_active=True)
+
+
+def _owners(link: Link) -> dict[int, Owner]:
+    found = owning.owners(link)
+    return {vshard: Owner(map_epoch, epoch, where, who) for vshard, map_epoch, epoch, where, who in found}
 
 
 def topics(link: Link, vshards: list[int]) -> dict[int, list[TopicRow]]:

@@ -10,8 +10,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from mqueue.cluster import survey
 from mqueue.cluster.meters import Meters
@@ -24,8 +25,13 @@ from mqueue.policy.spread import share
 
 LOGGER = logging.getLogger("mqueue.cluster")
 BEAT_SECONDS = 1.0
+SEARCH_SECONDS = 0.1
+"""So soon it is looked again for a server that did not answer: another may have been promoted. The link knows when it
+is too soon."""
 _FRESH_SECONDS = 2.0
 _PAUSE_SECONDS_MIN = 0.02
+REST_SECONDS = 0.05
+"""Between two looks, however much there is to be seen."""
 
 
 class Tenure:
@@ -60,6 +66,8 @@ class Tenure:
         """Who we are, for as long as the session goes on."""
         self.owners: dict[int, Owner] = {}
         """As far as we know: who delivers from which of the virtual shards that live here."""
+        self._owners_at = 0.0
+        """When somebody began to ask for that."""
         self.mine: dict[int, int] = {}
         """The virtual shards that we own, with their epochs; an engine is made when one is needed."""
         self.nodes = 1
@@ -73,7 +81,10 @@ class Tenure:
         """When we were told to look who is alive, and did."""
         self._new: set[int] = set()
         """What we own of which we do not know whether there are topics."""
+        self._silent: dict[UUID, tuple[int, float]] = {}
+        """Until when others' sessions last, and since when they say so."""
         self._again: set[asyncio.Future[None]] = set()
+        self._stirred = asyncio.Event()
 
     @property
     def others(self) -> bool:
@@ -97,6 +108,17 @@ class Tenure:
         else:
             self.doubt("the session has ended")
 
+    def look_soon(self) -> None:
+        """Something is not where it was."""
+        self._stirred.set()
+
+    async def pause(self, seconds: float) -> None:
+        """Between two looks: so long, unless somebody says `look_soon`."""
+        await asyncio.sleep(min(seconds, REST_SECONDS))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stirred.wait(), max(0.0, seconds - REST_SECONDS))
+        self._stirred.clear()
+
     async def look(self, since_id: int) -> Survey | None:
         """Look around; None: the session that this was for has ended."""
         owner = self.owner
@@ -105,13 +127,37 @@ class Tenure:
         self.next_look = min(BEAT_SECONDS, max(_PAUSE_SECONDS_MIN, found.next_end + _PAUSE_SECONDS_MIN))
         return found if owner == self.owner else None
 
+    def see(self, owners: dict[int, Owner], begun: float) -> bool:
+        """Somebody has looked who owns what; whether that is news, and not older than what is known."""
+        if begun < self._owners_at:
+            return False
+        self.owners, self._owners_at = owners, begun
+        return True
+
+    async def _end_stale(self, found: Survey) -> None:
+        """A session that lasts far longer than one does, and is not renewed: the clock of the server was set back, or
+        another server has another one, and its node died then. Nobody is to wait until that time comes again."""
+        longest, before = self._seat.session_ms / 1000, self._silent
+        self._silent = {}
+        for session in found.alive:
+            until, since = before.get(session.owner, (session.until, found.begun))
+            since = since if until == session.until else found.begun
+            self._silent[session.owner] = session.until, since
+            if session.left > 2 * longest and found.begun - since > longest and session.owner != self.owner:
+                LOGGER.warning("%s: the session of %s is ended: it is silent", self._name, session.address)
+                await self._errand(owning.end, self._scout, session)
+
     async def settle(self, found: Survey) -> None:
         """See who owns what, give away what is too much, take what should be ours."""
-        self.owners = found.owners
+        await self._end_stale(found)
+        self.see(found.owners, found.begun)
         if found.begun >= self._met_at:
             self.nodes = max(1, len(found.sessions))
-        for vshard in [vshard for vshard in self.mine if found.owners[vshard].owner != self.owner]:
-            self._forget(vshard, "another node owns it now")
+        for vshard in list(self.mine):
+            if vshard not in found.owners:
+                self._forget(vshard, "it lives at another server now")
+            elif found.owners[vshard].owner != self.owner:
+                self._forget(vshard, "another node owns it now")
         free = [
             vshard for vshard, owner in found.owners.items() if owner.owner is None or self._is_stray(vshard, owner)
         ]

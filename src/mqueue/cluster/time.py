@@ -1,7 +1,8 @@
 """What time it is in a shard: PostgreSQL's, carried forward between two looks by a clock that cannot be set.
 
-A look is worth nothing if it took long: the process may have stood still in between. Half of what it took is added, so
-that nothing is early, and time never falls.
+A look that took long tells little: the process may have stood still in between, or the line is slow. All it says is
+that the server's time lies between what it answered and that much later. Late does no harm, early does; and a clock
+that goes back and then forth again ends leases before whoever has them thinks. Time never falls.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ import time
 from mqueue.model.clock import Sleeper
 
 TRIP_US_MAX = 20_000
+"""A look that took no longer is good enough."""
+_FIRST_TRIP_US_MAX = 2_000_000
+"""Who knows nothing yet takes one that took no longer."""
 _MS = 1_000_000
 
 
@@ -27,10 +31,16 @@ class ShardClock:
         return self._offset is not None
 
     def set(self, server_ms: int, trip_us: int) -> bool:
-        """What a look showed, just now; False: it took too long to be of use."""
-        if trip_us > TRIP_US_MAX:
+        """What a look showed, just now; False: it took too long to be of use.
+
+        The server's time is not earlier than that, and later by no more than the look took. What is known goes no
+        further than into these bounds: so it is never early for long, and comes closer with every look that is quick.
+        """
+        if self._offset is None and trip_us > _FIRST_TRIP_US_MAX:
             return False
-        self._offset = server_ms * _MS + trip_us * 500 - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        earliest = server_ms * _MS - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        known = earliest if self._offset is None else self._offset
+        self._offset = min(max(known, earliest), earliest + trip_us * 1000)
         return True
 
     def not_before(self, at: int) -> None:

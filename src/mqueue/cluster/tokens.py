@@ -13,7 +13,11 @@ def token_epoch(vshard: int, epoch: int) -> int:
 
 def is_later(token: str, vshard: int, epoch: int) -> bool:
     """Whether a token was given out by a later owner of a virtual shard than that of this epoch."""
-    return vshard_of(token) == vshard and int(token[:8], 16) > token_epoch(vshard, epoch)
+    try:
+        given = int(token[:8], 16)
+    except ValueError:  # that is no token
+        return False
+    return given & 0x3FF == vshard and given > token_epoch(vshard, epoch)
 
 
 def vshard_of(token: str) -> int:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from mqueue.log.postgres import owning
 from mqueue.policy.routing import virtual_shard
+from tests.cluster.faults import dropping, networks
 from tests.cluster.faults.history import now
 from tests.cluster.faults.scene import Disturbance, Scene
 
@@ -22,12 +23,15 @@ STORM = 6
 
 
 class Fault(Struct, frozen=True):
-    """`redis`: it needs one. `wal`: publishers are answered by the logs of nodes."""
+    """`redis`: it needs one. `wal`: publishers are answered by the logs of nodes. `wired`: it is one of the network;
+    `packets`: whose packets are dropped by the kernel."""
 
     name: str
     run: Callable[[Scene], Disturbance]
     redis: bool = False
     wal: bool = False
+    wired: bool = False
+    packets: bool = False
 
 
 def kill_owner(scene: Scene) -> Disturbance:
@@ -262,4 +266,13 @@ FAULTS = (
     Fault("wal: stop owner", stop_owner, redis=True, wal=True),
     Fault("wal: kill server", kill_server, redis=True, wal=True),
     Fault("wal: storm", storm, redis=True, wal=True),
+    *(Fault(name, run, wired=True) for name, run in (networks.SHARD | networks.PEER).items()),
+    *(Fault(name, run, wired=True, redis=True) for name, run in networks.REDIS.items()),
+    *(Fault(f"wal: {name}", run, wired=True, redis=True, wal=True) for name, run in networks.REDIS.items()),
+    Fault("wal: shard: black hole", networks.SHARD["shard: black hole"], wired=True, redis=True, wal=True),
+    *(Fault(f"netns: {name}", run, redis=True, wired=True, packets=True) for name, run in dropping.PACKETS.items()),
+    *(
+        Fault(f"netns: wal: {name}", dropping.PACKETS[name], redis=True, wal=True, wired=True, packets=True)
+        for name in ("shard: black hole", "redis: black hole")
+    ),
 )

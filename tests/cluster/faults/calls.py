@@ -1,4 +1,5 @@
-"""The calls of a load, each on a client of one node, each written down: nothing is tried twice behind our back."""
+"""The calls of a load, each on a client of one node, each written down: nothing is tried twice behind our back, unless
+that is what is looked at."""
 
 from __future__ import annotations
 
@@ -33,19 +34,32 @@ PATIENT, HASTY, BRIEF = "30s", "3s", "1s"
 
 
 class Caller:
-    """Clients of all nodes that were ever asked, of one namespace. Shared by threads."""
+    """Clients of all nodes that were ever asked, of one namespace. Shared by threads. What they receive, they do for a
+    group; `audience`: the histories of other groups, which are to know what was published. `retry`: they are as users
+    have them, and try again as long as is usual."""
 
-    def __init__(self, history: History, namespace: str) -> None:
+    def __init__(
+        self,
+        history: History,
+        namespace: str,
+        group: str = "default",
+        audience: Sequence[History] = (),
+        retry: bool = False,
+    ) -> None:
         self.history = history
+        self.group = group
+        self._audience = audience
+        self._retry = retry
         self._namespace = namespace
         self._clients: dict[tuple[str, str], mqueue.Client] = {}
         self._lock = threading.Lock()
 
     def client(self, url: str, timeout: str = HASTY) -> mqueue.Client:
+        timeout = PATIENT if self._retry else timeout
         with self._lock:
             found = self._clients.get((url, timeout))
             if found is None:
-                found = mqueue.Client(url, namespace=self._namespace, timeout=timeout, retry=False)
+                found = mqueue.Client(url, namespace=self._namespace, timeout=timeout, retry=self._retry)
                 self._clients[url, timeout] = found
             return found
 
@@ -65,6 +79,8 @@ class Caller:
             receipts = self.client(url).publish_many(topic, drafts, durability=durability)
             call.receipts = [Receipt(one.id, one.partition, one.offset, one.duplicate) for one in receipts]
             call.durability = receipts[0].durability
+        for history in self._audience:
+            history.add(call)
         return call
 
     def receive(
@@ -72,7 +88,9 @@ class Caller:
     ) -> Receive:
         call = Receive(url, topic, now(), lasting=seconds)
         with self._noted(call):
-            messages: list[Any] = self.client(url, timeout).receive(topic, limit, wait=wait, visibility=seconds)
+            messages: list[Any] = self.client(url, timeout).receive(
+                topic, limit, group=self.group, wait=wait, visibility=seconds
+            )
             call.got = [
                 Got(uid_of(m.payload), m.id, m.partition, m.offset, m.attempt, m.priority, digest(m.payload))
                 for m in messages

@@ -31,8 +31,7 @@ from tests.cluster.faults.history import (
 )
 from tests.cluster.faults.history import digest as digest_of
 
-PUBLISHERS = 3
-CONSUMERS = 6
+PUBLISHERS, CONSUMERS = 3, 6
 POISON = 61
 """One message in so many fails whoever gets it."""
 SHUN_SECONDS = 2.0
@@ -51,7 +50,8 @@ class Later(Struct):
 class Load:
     """`nodes` tells the addresses of those that may be asked now. `rate`: messages a second, all publishers together;
     fewer if that is too much. `durability`: what publishers ask for, where they may. `held`: for how many seconds
-    messages are, mostly and sometimes."""
+    messages are, mostly and sometimes. `workers`: how many publish, and how many consume. `waits`: how many seconds
+    consumers wait for something to come."""
 
     def __init__(
         self,
@@ -63,6 +63,8 @@ class Load:
         rate: int = 600,
         durability: str | None = None,
         held: tuple[float, float] = (4.0, 14.0),
+        workers: tuple[int, int] = (PUBLISHERS, CONSUMERS),
+        waits: Sequence[float] = (0, 0.05),
     ) -> None:
         self.caller = caller
         self.history: History = caller.history
@@ -71,7 +73,9 @@ class Load:
         self._seed = seed
         self._durability = durability
         self._held, self._held_long = held
-        self._pause = PUBLISHERS * _BATCH_MEAN / rate
+        self._publishers, self._consumers = workers
+        self._pause = self._publishers * _BATCH_MEAN / rate
+        self._waits = waits
         self._uids = count()
         self._publishing = threading.Event()
         self._over = threading.Event()
@@ -80,7 +84,8 @@ class Load:
         self.failures: list[BaseException] = []
 
     def start(self) -> None:
-        works = [(self._publish, n) for n in range(PUBLISHERS)] + [(self._consume, n) for n in range(CONSUMERS)]
+        works = [(self._publish, n) for n in range(self._publishers)]
+        works += [(self._consume, n) for n in range(self._consumers)]
         for work, number in works:
             name = f"{work.__name__} {number}"
             rng = Random(f"{self._seed} {name}")
@@ -129,11 +134,16 @@ class Load:
         while not self._publishing.wait(self._pause * rng.uniform(0.2, 1.8)):
             topic = self._topic(number, rng)
             sent, drafts = self._messages(topic, rng)
-            durability = self._durability if topic.kind != ONCE and all(one.delay < 1 for one in sent) else None
-            call = self.caller.publish(self.node(rng, number), topic.name, sent, drafts, durability)
+            call = self.caller.publish(self.node(rng, number), topic.name, sent, drafts, self._asked(topic, sent))
             self._look(call)
             if topic.kind == ONCE:
                 self._repeat(topic, call, drafts, rng)
+
+    def _asked(self, topic: Topic, sent: list[Sent]) -> str | None:
+        """The log of a node takes neither keys nor what is due later."""
+        if self._durability == "wal" and (topic.kind == ONCE or any(one.delay >= 1 for one in sent)):
+            return None
+        return self._durability
 
     def _repeat(self, topic: Topic, call: Publish, drafts: list[mqueue.Draft], rng: Random) -> None:
         """Whoever does not know does it again, somewhere else; and some do it again for no reason."""
@@ -142,7 +152,7 @@ class Load:
                 return
             if self._publishing.wait(0.1 if call.outcome != OK else 0):
                 return
-            call = self.caller.publish(self.node(rng), topic.name, call.sent, drafts)
+            call = self.caller.publish(self.node(rng), topic.name, call.sent, drafts, self._asked(topic, call.sent))
             self._look(call)
 
     def _messages(self, topic: Topic, rng: Random) -> tuple[list[Sent], list[mqueue.Draft]]:
@@ -178,7 +188,7 @@ class Load:
             patience = PATIENT if rng.random() < 0.1 else HASTY
             limit = rng.choice((1, 10, 100, 100))
             url = self.node(rng)
-            call = self.caller.receive(url, topic.name, limit, seconds, wait=rng.choice((0, 0.05)), timeout=patience)
+            call = self.caller.receive(url, topic.name, limit, seconds, wait=rng.choice(self._waits), timeout=patience)
             self._look(call)
             if call.got:
                 self._work(topic, call, later, rng)

@@ -43,7 +43,7 @@ class Outcome(Struct):
 
     def __str__(self) -> str:
         told = (
-            f"{self.fault:20} seed {self.seed:3}  {self.messages:6} messages {self.calls:6} calls"
+            f"{self.fault:24} seed {self.seed:3}  {self.messages:6} messages {self.calls:6} calls"
             f" {self.unknown:4} unknown"
             f"  back {self.back:5.1f} s  silence {self.silence:4.1f} s  others {self.others:3} failed,"
             f" {self.rates[0]:4.0f} -> {self.rates[1]:4.0f}/s  stale {self.probes[1]}/{self.probes[0]} refused"
@@ -104,6 +104,7 @@ def _reach(load: Load, messages: int) -> None:
 def _measure(outcome: Outcome, history: History, disturbance: Disturbance, begun: float) -> None:
     since, until = disturbance.since, disturbance.until
     outcome.messages = history.published
+    outcome.slow += disturbance.complaints
     calls = history.calls
     outcome.calls, outcome.unknown = len(calls), sum(call.outcome == UNKNOWN for call in calls)
     if disturbance.general:
@@ -117,7 +118,12 @@ def _measure(outcome: Outcome, history: History, disturbance: Disturbance, begun
     outcome.silence = measures.longest_gap(measures.publishing(history, open_topics), since, until)
     others = [topic for topic in history.topics.values() if topic not in disturbance.topics]
     failed = measures.troubled(history, others, since, until)
-    blamed = [call for call in failed if call.node not in disturbance.nodes]
+    server = {topic.name: topic.server for topic in history.topics.values()}
+    blamed = [
+        call
+        for call in failed
+        if call.node not in disturbance.nodes and (call.node, server[call.topic]) not in disturbance.apart
+    ]
     outcome.others = len(blamed)
     outcome.rates = measures.rate(history, others, begun, since), measures.rate(history, others, since, until)
     if 0 < disturbance.in_time < outcome.back:

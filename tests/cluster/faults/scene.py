@@ -35,6 +35,10 @@ class Disturbance(Struct):
     """Which could not be published to."""
     nodes: list[str] = []
     """Who could not be asked."""
+    apart: list[tuple[str, int]] = []
+    """Nodes, by url, that could not reach a server, by its number: about its topics they could not be asked."""
+    complaints: list[str] = []
+    """What else was not as it should be, in its own words."""
     general: bool = False
     """Whether nobody could be sure of anything: then there is nothing to measure."""
     whole: float = 0.0
@@ -157,6 +161,8 @@ class Scene:
                 row = Row(topic.name, m.partition, m.offset, m.id, uid_of(m.payload), digest(m.payload))
                 final.rows.append(row)
             for dead in client.dlq(topic.name).messages(_PAGE):
+                if dead.headers["x-group"] != self.caller.group:
+                    continue
                 final.dead.append(Dead(topic.name, int(dead.headers["x-origin-id"]), dead.attempts))
         return final
 

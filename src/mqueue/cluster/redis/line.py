@@ -3,6 +3,9 @@
 What fails once is *away*: from then on calls fail at once, until a thread has found a server that answers. It looks
 every second. Nothing that is asked here may be needed: whoever calls has another way.
 
+The addresses may be those of a Redis Cluster: all our keys lie together, so one of its masters has them, and any of its
+servers knows which.
+
 Does not know what is kept in Redis; only how its keys begin.
 """
 
@@ -19,7 +22,15 @@ from uuid import UUID
 from msgspec import Struct
 from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import NoPermissionError, ReadOnlyError, RedisError, ResponseError
+from redis.crc import key_slot
+from redis.exceptions import (
+    ClusterDownError,
+    MovedError,
+    NoPermissionError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
@@ -31,6 +42,8 @@ TIMEOUT_SECONDS = 1.0
 AWAY_SECONDS = 1.0
 _PORT = 6379
 _NAME_BYTES = 16
+_OVERTAKEN = (ReadOnlyError, MovedError, ClusterDownError)
+"""Answers of one that was the master, or that does not have our keys any more."""
 
 
 class Away(Exception):
@@ -59,12 +72,23 @@ class Access(Struct, frozen=True):
 
 class Line:
     """`clients`: of servers that hold the same; the first is used that answers and is no replica. `prefix`: how every
-    key begins. `shown`: where that is, for messages, in which no secret appears."""
+    key begins. `shown`: where that is, for messages, in which no secret appears. `make`: a client for a server that
+    these tell of, where keys are spread."""
 
     configured = True
 
-    def __init__(self, clients: Sequence[Redis], prefix: bytes, shown: str, secrets: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        clients: Sequence[Redis],
+        prefix: bytes,
+        shown: str,
+        secrets: Sequence[str] = (),
+        make: Callable[[str, int], Redis] | None = None,
+    ) -> None:
         self._clients = clients
+        self._make = make
+        self._keeper: tuple[tuple[str, int], Redis] | None = None
+        """In a Redis Cluster: where our keys lie, and how to get there."""
         self._prefix = prefix
         self._shown = shown
         self._secrets = secrets
@@ -83,7 +107,9 @@ class Line:
         if not access.addresses:
             return Nothing(cluster)
         secrets = [secret for secret in (access.password,) if secret]
-        return cls(list(clients_of(access)), _prefix(cluster), access.shown, secrets)
+        settings = _settings(access)
+        make = None if access.sentinel else lambda host, port: Redis(host, port, **settings)
+        return cls(list(clients_of(access)), _prefix(cluster), access.shown, secrets, make)
 
     @property
     def is_away(self) -> bool:
@@ -97,7 +123,7 @@ class Line:
         try:
             return work(client)
         except ResponseError as problem:
-            if isinstance(problem, ReadOnlyError):  # it was the master
+            if isinstance(problem, _OVERTAKEN):
                 self._lost(client, problem)
             raise Away(self._said(problem)) from None
         except (RedisError, OSError) as problem:
@@ -115,7 +141,7 @@ class Line:
         if finder is not None:
             finder.join()
         self._current = None
-        for client in self._clients:
+        for client in (*self._clients, *([self._keeper[1]] if self._keeper else [])):
             _close(client)
 
     def _lost(self, client: Redis | None, problem: Exception | None) -> None:
@@ -143,11 +169,24 @@ class Line:
         for client in self._clients:
             try:
                 client.connection_pool.disconnect(inuse_connections=False)
-                if _is_master(client):
-                    return client, None
+                found = self._keeping(client)
+                if _is_master(found):
+                    return found, None
             except (RedisError, OSError) as problem:
                 why = problem
         return None, why
+
+    def _keeping(self, client: Redis) -> Redis:
+        """Who has our keys: the one that is asked, or the one that it names."""
+        place = None if self._make is None else _keeper(client, self._prefix)
+        if place is None or self._make is None:
+            return client
+        if self._keeper is None or self._keeper[0] != place:
+            if self._keeper is not None:
+                _close(self._keeper[1])
+            self._keeper = place, self._make(*place)
+        self._keeper[1].connection_pool.disconnect(inuse_connections=False)
+        return self._keeper[1]
 
     def _said(self, problem: Exception | None) -> str:
         said = "no server is a master" if problem is None else " ".join(str(problem).split()) or type(problem).__name__
@@ -223,6 +262,20 @@ def _is_master(client: Redis) -> bool:
     except NoPermissionError:
         return True
     return bool(role) and role[0] in (b"master", "master")
+
+
+def _keeper(client: Redis, prefix: bytes) -> tuple[str, int] | None:
+    """Where in a Redis Cluster our keys lie; None: it is none, or we may not ask."""
+    try:
+        told: Any = client.execute_command("CLUSTER", "SLOTS")  # type: ignore[no-untyped-call]
+    except ResponseError:
+        return None
+    slot = key_slot(prefix)
+    for first, last, master, *_ in told:
+        if first <= slot <= last:
+            host = master[0].decode() if master[0] else client.connection_pool.connection_kwargs["host"]
+            return host, int(master[1])
+    raise RedisError(f"slot {slot} of the Redis Cluster, where our keys lie, belongs to no server")
 
 
 def _prefix(cluster: UUID) -> bytes:

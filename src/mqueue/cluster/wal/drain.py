@@ -10,13 +10,14 @@ from uuid import UUID
 
 from mqueue.cluster.meters import Meters
 from mqueue.cluster.redis.line import Away
+from mqueue.cluster.wal.abroad import arrival_of
 from mqueue.cluster.wal.copies import Copies
 from mqueue.cluster.wal.flush import Flush, affordable
 from mqueue.cluster.wal.nodelog import Place
 from mqueue.cluster.wal.records import Stretch
 from mqueue.cluster.wal.remains import OwnRemains, Remains
 from mqueue.log.postgres import flushing, owning
-from mqueue.log.postgres.appends import Appended, Sheet
+from mqueue.log.postgres.appends import Appended
 from mqueue.log.postgres.batch import Arrival
 from mqueue.model.errors import Error
 
@@ -92,12 +93,6 @@ class Drain:
 
     def _arrivals(self, stretches: list[Stretch], places: list[Appended]) -> list[Arrival]:
         sheets = [sheet for stretch in stretches for sheet in stretch.sheets]
-        found = [_arrival(sheet, place) for sheet, place in zip(sheets, places, strict=True) if place.base >= 0]
+        found = [arrival_of(sheet, place) for sheet, place in zip(sheets, places, strict=True) if place.base >= 0]
         self._meters.flushed += sum(arrival.count for arrival in found)
         return found
-
-
-def _arrival(sheet: Sheet, place: Appended) -> Arrival:
-    return Arrival(
-        sheet.topic, sheet.partition, place.base, sheet.count, sheet.base_id, place.at, sheet.size, sheet.head
-    )

@@ -6,12 +6,13 @@ Blocking: for a thread, on a link of its own. Does not know where the stretches 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from mqueue.cluster.meters import Meters
+from mqueue.cluster.wal.abroad import Abroad
 from mqueue.cluster.wal.records import Stretch
 from mqueue.log.postgres import appends, catalog, owning
 from mqueue.log.postgres.appends import Appended, Sheet
@@ -31,59 +32,89 @@ GONE = Appended(-1, 0)
 
 class Flush:
     """`stamp` gives the time for what is appended, None where the server's clock counts; `epoch_of` the map epoch of a
-    virtual shard, as far as we know."""
+    virtual shard, as far as we know. `abroad`: where those go that live at another server by now."""
 
     def __init__(
-        self, link: Link, stamp: Callable[[], int | None], epoch_of: Callable[[int], int], meters: Meters
+        self,
+        link: Link,
+        stamp: Callable[[], int | None],
+        epoch_of: Callable[[int], int],
+        meters: Meters,
+        abroad: Abroad | None = None,
     ) -> None:
         self.link = link
         self._stamp = stamp
         self._epoch_of = epoch_of
         self._meters = meters
+        self._abroad = abroad
 
     def append(self, log: UUID, stretches: Sequence[Stretch], *, once: bool) -> list[Appended] | None:
         """Where each frame went. None: the log is flushed up to another place than where these begin; ask how far.
 
         `once`: what is in the shard already is left out, also if it did not come from the log.
         """
-        start, stop = stretches[0].start, stretches[-1].stop
         sheets = [sheet for stretch in stretches for sheet in stretch.sheets]
-        epochs: dict[int, int] = {}
-        dropped: set[int] = set()
+        return self._append(self.link, sheets, (log, stretches[0].start, stretches[-1].stop), once, {})
+
+    def close(self) -> None:
+        self.link.close()
+        if self._abroad is not None:
+            self._abroad.close()
+
+    def _append(
+        self, link: Link, sheets: Sequence[Sheet], wal: tuple[UUID, int, int] | None, once: bool, epochs: dict[int, int]
+    ) -> list[Appended] | None:
+        gone: dict[int, Appended] = {}
+        """By their numbers: those that have no place here, but perhaps elsewhere."""
         for _ in range(_ATTEMPTS):
-            kept = [self._placed(sheet, epochs) for sheet in sheets if sheet.topic not in dropped]
+            kept = [self._placed(sheet, epochs) for number, sheet in enumerate(sheets) if number not in gone]
             try:
-                found = appends.append(self.link, kept, self._stamp(), wal=(log, start, stop), once=once)
+                found = appends.append(link, kept, self._stamp(), wal=wal, once=once)
             except Flushed:
                 return None
             except NoTopic:
-                dropped |= self._missing(kept)
+                gone |= self._dropped(link, sheets, gone)
             except Moved:
-                epochs, once = {row[0]: row[1] for row in owning.owners(self.link)}, True
+                epochs, once = {row[0]: row[1] for row in owning.owners(link)}, True
+                left = [n for n, sheet in enumerate(sheets) if n not in gone and sheet.vshard not in epochs]
+                gone |= dict(zip(left, self._elsewhere([sheets[n] for n in left], wal), strict=True))
             else:
-                return None if found is None else self._spread(sheets, dropped, found)
-        raise ShardDown(f"what lies in the log of the node cannot be flushed to {self.link.server} now")
+                if found is None:
+                    return None
+                places = iter(found)
+                return [gone[number] if number in gone else next(places) for number in range(len(sheets))]
+        raise ShardDown(f"what lies in the log of the node cannot be flushed to {link.server} now")
 
     def _placed(self, sheet: Sheet, epochs: dict[int, int]) -> Sheet:
         """With the place of its virtual shard."""
-        try:
-            return replace(sheet, map_epoch=epochs.get(sheet.vshard) or self._epoch_of(sheet.vshard))
-        except KeyError:
-            raise ShardDown(f"virtual shard {sheet.vshard} is not at {self.link.server}") from None
+        return replace(sheet, map_epoch=epochs.get(sheet.vshard) or self._epoch_of(sheet.vshard))
 
-    def _missing(self, sheets: Iterable[Sheet]) -> set[int]:
-        """Topics that were deleted meanwhile."""
+    def _elsewhere(self, sheets: Sequence[Sheet], wal: tuple[UUID, int, int] | None) -> list[Appended]:
+        """To where they live now. That is done before the log is noted as flushed: so it may be done again."""
+        if not sheets:
+            return []
+        if self._abroad is None or wal is None:  # or it moves on while we are at it
+            raise ShardDown(f"virtual shard {sheets[0].vshard} is not at {self.link.server}")
+        places: dict[int, Appended] = {}
+        for place, numbers in self._abroad.sorted_out(sheets).items():
+            theirs = [sheets[number] for number in numbers]
+            link = self._abroad.link(place)
+            epochs = {row[0]: row[1] for row in owning.owners(link)}
+            found = self._append(link, theirs, None, True, epochs)
+            assert found is not None, "no log is flushed there"
+            self._abroad.brought(place, theirs, found)
+            places |= dict(zip(numbers, found, strict=True))
+        return [places[number] for number in range(len(sheets))]
+
+    def _dropped(self, link: Link, sheets: Sequence[Sheet], gone: Container[int]) -> dict[int, Appended]:
+        """Those whose topics were deleted meanwhile."""
         topics = {sheet.topic for sheet in sheets}
-        return topics - {row.id for row in catalog.rows_of(self.link, sorted(topics))}
-
-    def _spread(self, sheets: list[Sheet], dropped: set[int], found: list[Appended]) -> list[Appended]:
-        """A place for every sheet."""
-        places = iter(found)
-        if dropped:
-            count = sum(sheet.count for sheet in sheets if sheet.topic in dropped)
-            self._meters.flush_dropped += count
-            LOGGER.warning("%d messages of topics that were deleted meanwhile are dropped: %s", count, sorted(dropped))
-        return [GONE if sheet.topic in dropped else next(places) for sheet in sheets]
+        missing = topics - {row.id for row in catalog.rows_of(link, sorted(topics))}
+        found = {number: GONE for number, one in enumerate(sheets) if one.topic in missing and number not in gone}
+        count = sum(sheets[number].count for number in found)
+        self._meters.flush_dropped += count
+        LOGGER.warning("%d messages of topics that were deleted meanwhile are dropped: %s", count, sorted(missing))
+        return found
 
 
 def affordable(stretches: Iterable[Stretch]) -> list[Stretch]:

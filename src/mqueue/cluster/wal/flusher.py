@@ -20,6 +20,7 @@ from mqueue.cluster.breaker import Breaker
 from mqueue.cluster.buffer import Buffer
 from mqueue.cluster.meters import Meters
 from mqueue.cluster.problems import reason
+from mqueue.cluster.wal.abroad import arrival_of
 from mqueue.cluster.wal.drain import Drain
 from mqueue.cluster.wal.flush import GONE, Flush, affordable
 from mqueue.cluster.wal.nodelog import NodeLog
@@ -80,6 +81,10 @@ class Flusher:
         self._draining = False
         """Whether somebody may have left more behind."""
         self._flushes = 0
+        self._flushed = 0
+        """The position up to which the shard had our log."""
+        self._generation = flush.link.seen.generation
+        """Of the servers of the shard, when that was known."""
         self._trouble = ""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="mqueue-flush")
 
@@ -107,7 +112,8 @@ class Flusher:
     async def run_once(self) -> bool:
         """One statement: for what lies in our log, else for what others left. Whether there may be more to do."""
         self._measure()
-        if not self._kept and not self._draining and time.monotonic() < self._look_at:
+        changed = self._flushed > 0 and self._generation != self._flush.link.seen.generation
+        if not changed and not self._kept and not self._draining and time.monotonic() < self._look_at:
             return False
         try:
             self._breaker.admit(time.monotonic())
@@ -115,6 +121,8 @@ class Flusher:
             self._trouble = refusal.message
             return False
         try:
+            if changed:
+                await self._bring_again()
             worked = await (self._flush_own() if self._kept else self._flush_remains())
         except Exception as problem:
             self._failed(problem)
@@ -148,7 +156,7 @@ class Flusher:
         """Nothing is flushed any more."""
         self._thread.shutdown(wait=True)
         self._drain.close()
-        self._flush.link.close()
+        self._flush.close()
 
     # Our own
 
@@ -161,6 +169,28 @@ class Flusher:
             await self._land([self._kept.popleft() for _ in part], places)
         await self._tidy()
         return True
+
+    async def _bring_again(self) -> None:
+        """Another server is the primary, or the same one has started again: maybe without what was flushed."""
+        while (found := await self._errand(self._sent_again)) is not None:
+            await self._told_late(found, {arrival.topic for arrival in found})
+        self._generation = self._flush.link.seen.generation
+
+    def _sent_again(self) -> list[Arrival] | None:
+        """In the thread: some of what the shard has not got, or has forgotten, read back from the disk as far as it is
+        there. None: it has all."""
+        link, log = self._flush.link, self._log
+        done = flushing.flushed(link, log.uuid)
+        if done >= self._flushed:
+            return None
+        part = affordable(log.stretches(done, self._flushed))
+        sheets = [sheet for stretch in part for sheet in stretch.sheets]
+        tell = LOGGER.warning if sheets else LOGGER.error
+        tell("%s has not got our log from position %d on: %d frames of it go again", link.server, done, len(sheets))
+        places = self._flush.append(log.uuid, part, once=True)
+        if places is None:
+            return []
+        return [arrival_of(*one) for one in zip(sheets, places, strict=True) if one[1].base >= 0]
 
     async def _land(self, part: list[Kept], places: list[Appended]) -> None:
         promises = [promise for kept in part for promise in kept.promises]
@@ -188,10 +218,10 @@ class Flusher:
             self._done(part)
             await self._told_late([], {promise.frame.topic for promise in promises})
         elif self._kept and self._kept[0].start > done:
-            lost, self._kept[0].start = self._kept[0].start, done
-            LOGGER.error("%s forgot what it had of our log from position %d to %d", self._flush.link.server, done, lost)
+            self._flushed, self._generation = self._kept[0].start, -1  # it goes again with the next step
 
     def _done(self, part: list[Kept]) -> None:
+        self._flushed = part[-1].stop
         self._buffer.release(promise for kept in part for promise in kept.promises)
         self._measure()
         self._settled([kept.start for kept in part])

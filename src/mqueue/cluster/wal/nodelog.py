@@ -13,17 +13,22 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from uuid import UUID, uuid4
 
+from msgspec.structs import replace
+
+from mqueue.cluster.wal.records import Stretch, stretch_of
 from mqueue.log.segments import checkpoint
+from mqueue.log.segments.cache import Cache
 from mqueue.log.segments.checkpoint import Saved
 from mqueue.log.segments.committer import Batch, Packed
-from mqueue.log.segments.disk import Disk, RealDisk
+from mqueue.log.segments.disk import CLOSED, Disk, RealDisk
 from mqueue.log.segments.recovery import Recovery
 from mqueue.log.segments.reserve import Reserve
 from mqueue.log.segments.segment import Segment
+from mqueue.log.segments.shelf import Shelf
 from mqueue.log.segments.writer import Writer
 from mqueue.model.errors import Error
 
@@ -76,6 +81,24 @@ class NodeLog:
             while self._writer.begun:
                 self._segments.append(self._writer.begun.popleft())
         return [(batch.position, batch.end) for batch in batches]
+
+    def stretches(self, start: int, stop: int) -> Iterator[Stretch]:
+        """What was written between two positions, read from the disk. What has gone from there comes as nothing."""
+        with self._guard:
+            segments = [replace(segment, file=CLOSED) for segment in self._segments]
+        shelf = Shelf(self._disk, segments, Cache(0))
+        try:
+            for data, offset, commit in shelf.commits(start):
+                if commit.end > stop:
+                    break
+                if commit.position > start:
+                    yield Stretch(start, commit.position, [])
+                yield stretch_of(data, offset, commit)
+                start = commit.end
+        finally:
+            shelf.close()
+        if start < stop:
+            yield Stretch(start, stop, [])
 
     def sync(self) -> None:
         """What was written survives a power cut."""

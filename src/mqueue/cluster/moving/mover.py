@@ -1,0 +1,283 @@
+"""Moves virtual shards from one server to another while they are used.
+
+    expect    the target knows that it comes; the source serves it on
+    copy      what is there goes over, while more is added
+    leave     the source refuses everything from now on; nobody else serves it yet
+    rest      what came last goes over
+    activate  the target serves it
+    release   what lies at the source still may go; and goes
+
+Each step may be done twice. A mover that dies before `leave` has changed nothing that anybody sees: another one may go
+on or undo it. After `leave` anybody may bring it to its end, and the nodes do. One mover at a time moves things away
+from a server: it holds a lock there for as long as its connection lasts, so who has died is known.
+
+Nothing is asked of nodes: a statement that comes too late is refused, and whoever made it looks where to go.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from mqueue.cluster.map import Map, judge
+from mqueue.cluster.moving.copying import Copied, Copier
+from mqueue.log.postgres import living, moving, owning
+from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.moving import Left, Row
+from mqueue.log.postgres.problems import Moved, TopicTaken
+from mqueue.model.errors import Conflict, Refused, Unavailable
+
+_KNOWS_MOVES = 7
+"""The version of the schema that nodes have to know."""
+BULK = 256
+"""So many that have nothing go at once."""
+_CLEARED_AT_ONCE = 1_000
+STEPS = ("expected", "copied", "left", "rested", "activated", "released")
+
+
+class Server(Struct, frozen=True):
+    place: int
+    link: Link
+
+
+class Done(Struct, frozen=True):
+    """`pause_ms`: for how long nobody served it."""
+
+    vshards: tuple[int, ...]
+    source: int
+    target: int
+    pause_ms: int
+    copied: Copied
+
+
+class Mover:
+    """From one server to another. `told` hears of each step when it is done: the virtual shards, and its name."""
+
+    def __init__(
+        self,
+        source: Server,
+        target: Server,
+        *,
+        rate: float = 0.0,
+        told: Callable[[Sequence[int], str], None] = lambda vshards, step: None,
+    ) -> None:
+        if source.place == target.place:
+            raise Refused(f"server {source.place} is where they are already", code="same_server")
+        self._source = source
+        self._target = target
+        self._rate = rate
+        self._told = told
+
+    def check_nodes(self) -> None:
+        """Raise if a node that works at the source knows nothing of the target: it could not serve what goes there."""
+        known = {node for _, node, _ in owning.alive(self._target.link)}
+        missing = [
+            address or f"node {node}" for _, node, address in owning.alive(self._source.link) if node not in known
+        ]
+        if missing:
+            raise Refused(
+                f"{len(missing)} nodes have no session at server {self._target.place}, {self._target.link.server}: "
+                f"{', '.join(missing[:5])}; start them with all DATABASE_URLS, or say --force",
+                code="node_missing",
+            )
+        old = living.too_old(living.running(self._source.link), _KNOWS_MOVES)
+        if old:
+            raise Refused(
+                f"{len(old)} nodes do not know that virtual shards move, such as {old[0]}: they need a newer mqueue",
+                code="node_old",
+            )
+
+    def move(self, vshards: Sequence[int]) -> Iterator[Done]:
+        """In this order, but those first that have nothing. What lies at the source still is removed at the end."""
+        with self._alone():
+            empty = moving.empty(self._source.link, vshards)
+            for start in range(0, len(empty), BULK):
+                yield from self._bulk(empty[start : start + BULK])
+            here = {row.vshard for row in moving.rows(self._source.link) if row.state == "active"}
+            for vshard in dict.fromkeys(vshards):
+                if vshard in here:
+                    yield self._one(vshard)
+            self._tidy()
+
+    def go_on(self) -> Iterator[Done]:
+        """Bring to an end what somebody has begun between these two."""
+        with self._alone():
+            for move in self._begun().moves:
+                if (move.source, move.target) == (self._source.place, self._target.place):
+                    yield self._finish(move.vshard) if move.left else self._one(move.vshard)
+            self._tidy()
+
+    def finish(self) -> list[Done]:
+        """The same for what has left: nothing else is touched."""
+        with self._alone():
+            done = [
+                self._finish(move.vshard)
+                for move in self._begun().moves
+                if move.left and (move.source, move.target) == (self._source.place, self._target.place)
+            ]
+            self._release_known()
+        return done
+
+    def undo(self) -> list[int]:
+        """Give up what was begun between these two and has not left; what was copied goes."""
+        with self._alone():
+            begun = [
+                move.vshard
+                for move in self._begun().moves
+                if not move.left and (move.source, move.target) == (self._source.place, self._target.place)
+            ]
+            given_up = moving.refuse(self._target.link, begun) if begun else []
+            for vshard in given_up:
+                clear(self._target.link, vshard)
+        return given_up
+
+    # Steps
+
+    def _bulk(self, vshards: Sequence[int]) -> Iterator[Done]:
+        """Those that have nothing to be copied, all at once. One that got something meanwhile stays for later."""
+        self._expect(vshards)
+        self._step(vshards, "expected")
+        begun = time.monotonic()
+        left = moving.leave(self._source.link, vshards, self._target.place, only_empty=True)
+        self._step(vshards, "left")
+        moving.activate(self._target.link, left)
+        pause = _ms_since(begun)
+        gone = [one.vshard for one in left]
+        self._step(gone, "activated")
+        moving.release(self._source.link, left)
+        if gone:
+            yield Done(tuple(gone), self._source.place, self._target.place, pause, Copied())
+
+    def _one(self, vshard: int) -> Done:
+        copied = Copied()
+        copier = self._copier(vshard, copied)
+        self._expect([vshard])
+        self._step([vshard], "expected")
+        with _refusals(vshard, self._target):
+            copier.live()
+        self._step([vshard], "copied")
+        self._check()
+        begun = time.monotonic()
+        left = moving.leave(self._source.link, [vshard], self._target.place)
+        if not left:
+            raise Conflict(f"virtual shard {vshard} is not active at server {self._source.place}", code="not_there")
+        self._step([vshard], "left")
+        return self._end(left[0], copier, copied, begun)
+
+    def _finish(self, vshard: int) -> Done:
+        """It has left, and is not active yet."""
+        row = next(row for row in moving.rows(self._source.link) if row.vshard == vshard)
+        copied = Copied()
+        self._expect([vshard])
+        left = Left(vshard, row.map_epoch, row.owner_epoch)
+        return self._end(left, self._copier(vshard, copied), copied, time.monotonic())
+
+    def _end(self, left: Left, copier: Copier, copied: Copied, begun: float) -> Done:
+        with _refusals(left.vshard, self._target):
+            copier.rest()
+        self._step([left.vshard], "rested")
+        self._check()
+        if not moving.activate(self._target.link, [left]):
+            raise Conflict(
+                f"virtual shard {left.vshard} was not expected at server {self._target.place} any more",
+                code="not_expected",
+            )
+        pause = _ms_since(begun)
+        self._step([left.vshard], "activated")
+        moving.release(self._source.link, [left])
+        self._step([left.vshard], "released")
+        return Done((left.vshard,), self._source.place, self._target.place, pause, copied)
+
+    def _expect(self, vshards: Sequence[int]) -> None:
+        """What an earlier stay has left at the target goes first."""
+        wanted = set(vshards)
+        for vshard in moving.leftovers(self._target.link):
+            if vshard in wanted:
+                clear(self._target.link, vshard)
+        missing = wanted - set(moving.expect(self._target.link, vshards, self._source.place))
+        if missing:
+            row = next(row for row in moving.rows(self._target.link) if row.vshard in missing)
+            raise Conflict(
+                f"virtual shard {row.vshard} cannot come to server {self._target.place}: {_state(row)}",
+                code="not_movable",
+            )
+
+    def _copier(self, vshard: int, copied: Copied) -> Copier:
+        return Copier(self._source.link, self._target.link, vshard, copied, self._check, self._rate)
+
+    def _begun(self) -> Map:
+        """As these two see it."""
+        said = {server.place: moving.rows(server.link) for server in (self._source, self._target)}
+        return judge(said, 1 + max(said))
+
+    def _tidy(self) -> None:
+        self._release_known()
+        for vshard in moving.leftovers(self._source.link):
+            clear(self._source.link, vshard)
+
+    def _release_known(self) -> None:
+        """What is active at the target need not lie at the source: whoever moved it may have died before he said so."""
+        there = {row.vshard: row.map_epoch for row in moving.rows(self._target.link) if row.state == "active"}
+        kept = [row for row in moving.rows(self._source.link) if row.state == "moved" and row.remains == "needed"]
+        done = [row for row in kept if there.get(row.vshard, -1) >= row.map_epoch]
+        if done:
+            moving.release(self._source.link, [Left(row.vshard, row.map_epoch, row.owner_epoch) for row in done])
+
+    def _step(self, vshards: Sequence[int], step: str) -> None:
+        self._told(vshards, step)
+
+    # Alone
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not moving.lock(self._source.link):
+            raise Unavailable(
+                f"somebody is moving virtual shards away from server {self._source.place} now", code="mover_busy"
+            )
+        try:
+            yield
+        finally:
+            self._source.link.close()  # and the lock is gone, whatever state the line is in
+
+    def _check(self) -> None:
+        if not moving.holds_lock(self._source.link):
+            raise Unavailable(
+                f"the line to server {self._source.place} broke: somebody else may be moving its virtual shards by now;"
+                " go on with --resume",
+                code="mover_lost",
+            )
+
+
+def clear(link: Link, vshard: int) -> None:
+    """Remove all that may go of a virtual shard that is not here any more."""
+    while moving.clear(link, vshard, _CLEARED_AT_ONCE):
+        pass
+
+
+@contextmanager
+def _refusals(vshard: int, target: Server) -> Iterator[None]:
+    try:
+        yield
+    except TopicTaken as problem:
+        raise Conflict(
+            f"virtual shard {vshard} cannot go to server {target.place}: {problem}: both are from before the numbers of"
+            " topics were unique in a cluster; undo the move, and choose another server",
+            code="topic_taken",
+        ) from None
+    except Moved as problem:
+        raise Conflict(f"{problem}: somebody else has moved it, or undone the move", code="not_expected") from None
+
+
+def _state(row: Row) -> str:
+    if row.state == "incoming":
+        return f"it comes from server {row.came_from} already"
+    if row.state == "active":
+        return f"it lives there, at epoch {row.map_epoch}"
+    return f"it has left for server {row.to}, and is not active there yet"
+
+
+def _ms_since(begun: float) -> int:
+    return round((time.monotonic() - begun) * 1000)

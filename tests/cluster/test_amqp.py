@@ -1,0 +1,111 @@
+"""AMQP at the nodes of a cluster: what is declared at one is there at the other, and so are the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pytest
+
+import mqueue
+from mqueue.testing import DevCluster
+from tests.cluster.patience import PATIENCE_SECONDS, wait_until
+from tests.integration.rabbits import PERSISTENT, connected, eventually, take
+from tests.integration.test_amqp_celery import Workers
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[DevCluster]:
+    with DevCluster(shards=2, nodes=2, settings={"broker.listeners.amqp": "127.0.0.1:0"}) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def ports(cluster: DevCluster) -> list[int]:
+    return [int(node.addresses["amqp"].rpartition(":")[2]) for node in cluster.nodes]
+
+
+@pytest.fixture
+def ends(ports: list[int], request: pytest.FixtureRequest) -> Iterator[list[pika.BlockingConnection]]:
+    """A connection to each node, in a vhost of the test."""
+    with connected(ports[0], request.node.name) as one, connected(ports[1], request.node.name) as other:
+        yield [one, other]
+
+
+def test_a_queue_is_the_same_at_both_nodes(ends: list[pika.BlockingConnection]) -> None:
+    here, there = (end.channel() for end in ends)
+    here.queue_declare("orders", durable=True, arguments={"x-max-priority": 5})
+    there.queue_declare("orders", durable=True, passive=True)
+    here.confirm_delivery()
+    bodies = [b"%d" % number for number in range(50)]
+    for body in bodies:
+        here.basic_publish("", "orders", body, PERSISTENT, mandatory=True)
+    assert [body for _, _, body in take(there, "orders", 50)] == bodies
+    here.basic_publish("", "orders", b"again", PERSISTENT)
+    method, _, _ = there.basic_get("orders")
+    there.basic_nack(method.delivery_tag, requeue=True)
+    method, _, body = take(here, "orders", 1)[0]
+    assert (method.redelivered, body) == (True, b"again")
+
+
+def test_a_fan_out_over_servers(
+    ends: list[pika.BlockingConnection], cluster: DevCluster, request: pytest.FixtureRequest
+) -> None:
+    """Some queues live at one PostgreSQL server, some at the other: confirmed when all have it."""
+    here, there = (end.channel() for end in ends)
+    here.exchange_declare("events", "fanout", durable=True)
+    names = [f"q{number}" for number in range(8)]
+    for name in names:
+        there.queue_declare(name, durable=True)
+        there.queue_bind(name, "events")
+    here.confirm_delivery()
+    with mqueue.Client(cluster.urls[0], namespace=request.node.name) as client:
+        eventually(ends[0], lambda: _reaches_all(here, client, names))
+
+
+def _reaches_all(
+    channel: pika.adapters.blocking_connection.BlockingChannel, client: mqueue.Client, names: list[str]
+) -> bool:
+    """What was bound at the other node is seen within a second: until then a message goes to some."""
+    before = {name: client.stats(name).published for name in names}
+    channel.basic_publish("events", "", b"all", PERSISTENT)
+    return all(client.stats(name).published == before[name] + 1 for name in names)
+
+
+def test_dead_letters_and_their_queues(ends: list[pika.BlockingConnection]) -> None:
+    here, there = (end.channel() for end in ends)
+    there.queue_declare("graves", durable=True)
+    here.queue_declare(
+        "orders", durable=True, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "graves"}
+    )
+    here.basic_publish("", "orders", b"dead", PERSISTENT)
+    method, _, _ = take(here, "orders", 1, ack=False)[0]
+    here.basic_reject(method.delivery_tag, requeue=False)
+    _, properties, body = take(there, "graves", 1)[0]
+    assert (body, properties.headers["x-death"][0]["queue"]) == (b"dead", "orders")
+
+
+def test_a_consumer_is_told_when_its_queue_is_deleted_at_another_node(ends: list[pika.BlockingConnection]) -> None:
+    here, there = (end.channel() for end in ends)
+    here.queue_declare("orders", durable=True)
+    cancelled: list[object] = []
+    here.add_on_cancel_callback(cancelled.append)
+    here.basic_consume("orders", lambda *_: None)
+    there.queue_delete("orders")
+    eventually(ends[0], lambda: bool(cancelled))
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_celery_over_two_nodes(ports: list[int], tmp_path: Path) -> None:
+    """Whoever sends is at one node, the worker at the other."""
+    sender, there = Workers(ports[0], "celery", tmp_path), Workers(ports[1], "celery", tmp_path)
+    try:
+        there.start("--pool", "solo")
+        assert sender.send("add", 2, 3).get(timeout=PATIENCE_SECONDS) == 5
+        assert sender.send("twice", "t").get(timeout=PATIENCE_SECONDS) == "t"
+        wait_until(lambda: sender.app.control.ping() == [{"w@test": {"ok": "pong"}}])
+    finally:
+        there.close()
+        sender.close()
