@@ -1,0 +1,128 @@
+"""Dead letters: what dies in a queue that names an exchange for it is published there.
+
+The dead lie in the topic beside the queue's (`<topic>.dlq`), put there in the commit in which they died. From there one
+task for each such queue hands them on. They are settled when they lie where they belong: in the same commit where that
+can be, else after it, so that a crash in between may double one and loses none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from mqueue.broker.message import AsyncMessage
+from mqueue.model.errors import Closed, Error, LeaseLost, Refused
+from mqueue.model.message import Draft
+from mqueue.model.names import dlq_name
+from mqueue.server.amqp import properties
+from mqueue.server.amqp.content import Reader, headers_of, texts
+from mqueue.server.amqp.deaths import REASONS, after_death, goes_round
+from mqueue.server.amqp.drafting import item_for
+from mqueue.server.amqp.names import topic_of
+from mqueue.server.amqp.outlet import Item
+from mqueue.server.amqp.records import Queue
+from mqueue.wire.story import STORY
+
+if TYPE_CHECKING:
+    from mqueue.server.amqp.vhost import Vhost
+
+LOGGER = logging.getLogger("mqueue.amqp")
+
+_AT_ONCE = 100
+_PAUSE_SECONDS = 1.0
+_TOLD = frozenset(STORY)
+"""Headers that a broker adds to the dead; they are not those of the message."""
+
+
+class Undertaker:
+    """`look` begins and ends what has to be done, as the catalog says."""
+
+    def __init__(self, vhost: Vhost) -> None:
+        self._vhost = vhost
+        self._at_work: dict[str, asyncio.Task[None]] = {}
+
+    def look(self) -> None:
+        queues = self._vhost.catalog.contents.queues
+        wanted = {name for name, queue in queues.items() if queue.dead_exchange is not None}
+        for name in wanted - self._at_work.keys():
+            self._at_work[name] = asyncio.create_task(self._run(name), name="mqueue-amqp-undertaker")
+        for name in self._at_work.keys() - wanted:
+            self._at_work.pop(name).cancel()
+
+    async def close(self) -> None:
+        tasks, self._at_work = list(self._at_work.values()), {}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _run(self, name: str) -> None:
+        broker = self._vhost.broker
+        supply = broker.supply(dlq_name(topic_of(name)))
+        try:
+            while True:
+                try:
+                    found = await supply.take_async(_AT_ONCE)
+                    queue = self._vhost.queue(name)
+                    if found and queue is not None:
+                        await self._bury(queue, found)
+                except Closed:
+                    return
+                except LeaseLost:
+                    pass  # they come again
+                except Error as error:
+                    LOGGER.warning("the dead of queue %r stay where they are for now: %s", name, error)
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                await asyncio.sleep(0)
+        finally:
+            supply.give_back()
+
+    async def _bury(self, queue: Queue, dead: list[AsyncMessage]) -> None:
+        """All of them in one commit, if that can be."""
+        items = [item for message in dead for item in self._items(queue, message)]
+        broker = self._vhost.broker
+        if not items:
+            await broker.ack(dead)
+            return
+        try:
+            await broker.ack(dead, publish=[_draft(item) for item in items])
+            return
+        except Refused:
+            pass  # elsewhere, or one of them cannot be taken
+        lost = await self._vhost.outlet.send(items)
+        for error in list(lost.values())[:1]:
+            LOGGER.warning("%s of the dead of queue %r are lost: %s", len(lost), queue.name, error)
+            if error.retryable:
+                raise error
+        await broker.ack(dead)
+
+    def _items(self, queue: Queue, message: AsyncMessage) -> list[Item]:
+        """The dead message for each queue that it is routed to."""
+        told = message.headers
+        reason = REASONS.get(str(told.get("x-reason", "")), "delivery_limit")
+        own = {name: value for name, value in told.items() if name not in _TOLD}
+        address, raw = Reader(queue.name).read_headers(own)
+        came_by, key = texts(address)
+        try:
+            values = properties.read(raw)
+        except ValueError:
+            values = {}
+        after = after_death(values, queue.name, reason, came_by, key, self._vhost.clock.now() // 1000)
+        contents = self._vhost.catalog.contents
+        exchange = queue.dead_exchange or ""
+        key = queue.dead_key if queue.dead_key is not None else key
+        if exchange not in contents.exchanges:
+            return []
+        headers = headers_of(exchange, key, properties.write(after), after)
+        targets = contents.router.route(exchange, key, after["headers"])
+        level = after.get("priority", 0)
+        return [
+            item_for(topic_of(name), contents.queues[name], message.payload, headers, None, None, level)
+            for name in targets
+            if reason == "rejected" or not goes_round(after["headers"], name)
+        ]
+
+
+def _draft(item: Item) -> Any:
+    return Draft(item.body, topic=item.topic) if item.draft is None else item.draft

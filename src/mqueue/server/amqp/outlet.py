@@ -1,0 +1,95 @@
+"""How what clients publish gets into topics: as few calls as it takes, and what became of each message.
+
+One call is all or none. If it is refused, its halves are tried, and so on: a message that cannot be taken costs no
+other one its place. Where topics live on several servers they cannot be in one commit: then each has a call of its own,
+and whoever published to several is answered when all of them have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from mqueue.broker.aio import AsyncBroker
+from mqueue.model.errors import Error, QueueFull, Refused
+from mqueue.model.limits import Limits
+from mqueue.model.message import Draft
+
+LOGGER = logging.getLogger("mqueue.amqp")
+
+_ELSEWHERE = "elsewhere"
+"""The code with which a cluster refuses what cannot be one commit."""
+
+
+class Item(Struct, frozen=True, gc=False):
+    """One message for one topic. `draft` None: nothing but a body."""
+
+    topic: str
+    body: bytes
+    draft: Draft | None = None
+
+
+class Outlet:
+    def __init__(self, broker: AsyncBroker, limits: Limits) -> None:
+        self._broker = broker
+        self._most = limits.call_messages_max
+        self._bytes_max = limits.call_bytes_max // 2
+        """Half of it: headers count, too."""
+
+    async def send(self, items: Sequence[Item]) -> dict[int, Error]:
+        """Publish them; those that were not taken, by their place, and why. All others are durable on return."""
+        lost: dict[int, Error] = {}
+        for chosen in self._calls(items):
+            await self._try(items, chosen, lost)
+        return lost
+
+    def _calls(self, items: Sequence[Item]) -> Iterator[range]:
+        """As much as one call takes."""
+        start = size = 0
+        for place, item in enumerate(items):
+            if place - start >= self._most or (size and size + len(item.body) > self._bytes_max):
+                yield range(start, place)
+                start, size = place, 0
+            size += len(item.body)
+        if start < len(items):
+            yield range(start, len(items))
+
+    async def _try(self, items: Sequence[Item], chosen: Sequence[int], lost: dict[int, Error]) -> None:
+        try:
+            await self._publish([items[place] for place in chosen])
+        except Refused as error:
+            if error.code == _ELSEWHERE:
+                await self._apart(items, chosen, lost)
+            else:
+                await self._halves(items, chosen, lost, error)
+        except QueueFull as error:
+            await self._halves(items, chosen, lost, error)
+        except Error as error:
+            LOGGER.warning("%s messages could not be published: %s", len(chosen), error)
+            lost.update(dict.fromkeys(chosen, error))
+
+    async def _publish(self, chosen: list[Item]) -> None:
+        topic = chosen[0].topic
+        if all(item.topic == topic for item in chosen):
+            bodies = [item.body if item.draft is None else item.draft for item in chosen]
+            await self._broker.publish_many(topic, bodies)
+        else:
+            drafts = [Draft(item.body, topic=item.topic) if item.draft is None else item.draft for item in chosen]
+            await self._broker.publish_many(None, drafts)
+
+    async def _halves(self, items: Sequence[Item], chosen: Sequence[int], lost: dict[int, Error], error: Error) -> None:
+        if len(chosen) == 1:
+            lost[chosen[0]] = error
+            return
+        middle = len(chosen) // 2
+        await self._try(items, chosen[:middle], lost)
+        await self._try(items, chosen[middle:], lost)
+
+    async def _apart(self, items: Sequence[Item], chosen: Sequence[int], lost: dict[int, Error]) -> None:
+        topics: dict[str, list[int]] = {}
+        for place in chosen:
+            topics.setdefault(items[place].topic, []).append(place)
+        await asyncio.gather(*(self._try(items, places, lost) for places in topics.values()))

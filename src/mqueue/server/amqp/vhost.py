@@ -1,0 +1,242 @@
+"""A namespace as the connections of this node share it: its catalog, its queues at work, its calls.
+
+Everything belongs to the loop of the server. What a queue is used for here is told to other nodes by the catalog:
+a queue that goes by itself goes when nobody uses it anywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from mqueue.broker.aio import AsyncBroker
+from mqueue.broker.message import AsyncMessage
+from mqueue.model.clock import Clock
+from mqueue.model.errors import Conflict, LeaseLost, NotFound
+from mqueue.model.limits import Limits
+from mqueue.server.amqp.burying import Undertaker
+from mqueue.server.amqp.catalog import Catalog
+from mqueue.server.amqp.consuming import Dispatcher
+from mqueue.server.amqp.names import GROUP, topic_of
+from mqueue.server.amqp.numbers import Counts
+from mqueue.server.amqp.outlet import Outlet
+from mqueue.server.amqp.records import USE_LASTS_MS, Queue, QueueGone, Record, Unused, Used
+
+LOGGER = logging.getLogger("mqueue.amqp")
+
+GOT_LASTS_SECONDS = 60
+"""A message that somebody got is kept for so long, and again while they are there."""
+_TOUCH_MS = USE_LASTS_MS // 3
+_KNOWN_SECONDS = 1.0
+_KNOWN_MAX = 10_000
+_LOOK_SECONDS = 0.1
+"""Messages for queues that are not there make nobody look more often than that."""
+_RETURNED_MAX = 10_000
+
+
+class Vhost:
+    def __init__(
+        self, namespace: str, broker: AsyncBroker, clock: Clock, limits: Limits, node: str, counts: Counts
+    ) -> None:
+        self.namespace = namespace
+        self.broker = broker
+        self.clock = clock
+        self.limits = limits
+        self.node = node
+        self.counts = counts
+        self.in_order = isinstance(broker, AsyncBroker)
+        """Whether calls take effect in the order in which they are made, though nobody waits for one before the next:
+        those of a broker in this process do."""
+        self.catalog = Catalog(broker, self._gone)
+        self.outlet = Outlet(broker, limits)
+        self.dispatchers: dict[str, Dispatcher] = {}
+        """By queue: those that somebody here consumes from."""
+        self.undertaker = Undertaker(self)
+        self.owned: dict[str, str] = {}
+        """Exclusive queues whose connection is here, and which it is."""
+        self.gotten: dict[int, AsyncMessage] = {}
+        """What was got one by one and is not settled, by id."""
+        self.returned: dict[int, None] = {}
+        """Ids of messages that came back and whose topic does not count that."""
+        self._topics: dict[str, float] = {}
+        """Topics that are no queues and are there, and until when that is believed."""
+        self._touched: dict[str, int] = {}
+        """Queues that are used here, and when that was written down."""
+        self._last_used: dict[str, int] = {}
+        self._look_at = 0.0
+
+    # What there is
+
+    def queue(self, name: str) -> Queue | None:
+        return self.catalog.contents.queues.get(name)
+
+    async def has_topic(self, name: str) -> bool:
+        """Whether a topic is there that nobody declared as a queue."""
+        now = time.monotonic()
+        if self._topics.get(name, 0) > now:
+            return True
+        try:
+            await self.broker.settings(topic_of(name))
+        except NotFound:
+            return False
+        if len(self._topics) >= _KNOWN_MAX:
+            self._topics.clear()
+        self._topics[name] = now + _KNOWN_SECONDS
+        return True
+
+    async def found(self, name: str) -> Queue | None:
+        """A queue that is not known: another node has made it just now, or it is a topic; None: it is not there."""
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_SECONDS
+            await self.catalog.catch_up()
+        queue = self.queue(name)
+        return queue if queue is not None or not await self.has_topic(name) else Queue(name)
+
+    async def depth(self, name: str) -> int:
+        """How many messages of a queue are ready."""
+        try:
+            stats = await self.broker.stats(topic_of(name))
+        except NotFound:
+            return 0
+        group = stats.groups.get(GROUP)
+        return stats.ready if group is None else group.ready + group.waiting
+
+    def consumers(self, name: str) -> int:
+        dispatcher = self.dispatchers.get(name)
+        return 0 if dispatcher is None else len(dispatcher.consumers)
+
+    # Settle
+
+    async def ack(self, messages: Sequence[AsyncMessage]) -> None:
+        self._let_go(messages)
+        with suppress(LeaseLost):  # it comes again: whoever acked it took too long, or the node was away
+            await self.broker.ack(messages)
+
+    async def reject(self, messages: Sequence[AsyncMessage]) -> None:
+        self._let_go(messages)
+        with suppress(LeaseLost):
+            await self.broker.reject(messages, error="rejected")
+
+    async def requeue(self, name: str, messages: Sequence[AsyncMessage]) -> None:
+        """Back to their places, at once. A queue counts that, so that the next one sees that it is not the first; a
+        topic that is none may have a limit, which who was only cut off must not use up."""
+        self._let_go(messages)
+        with suppress(LeaseLost):
+            if self.queue(name) is not None:
+                await self.broker.nack(messages, delay=0)
+                return
+            for message in messages:
+                self.returned[message.id] = None
+            while len(self.returned) > _RETURNED_MAX:
+                del self.returned[next(iter(self.returned))]
+            await self.broker.release(messages)
+
+    def is_again(self, message: AsyncMessage) -> bool:
+        """Whether somebody had it before."""
+        return message.attempt > 1 or (bool(self.returned) and message.id in self.returned)
+
+    def _let_go(self, messages: Sequence[AsyncMessage]) -> None:
+        if self.gotten:
+            for message in messages:
+                self.gotten.pop(message.id, None)
+
+    # Queues that come and go
+
+    def dispatcher(self, name: str) -> Dispatcher:
+        found = self.dispatchers.get(name)
+        if found is None:
+            found = self.dispatchers[name] = Dispatcher(self, name)
+        return found
+
+    async def use(self, name: str) -> None:
+        """Somebody here consumes from a queue, or owns it."""
+        queue = self.queue(name)
+        self._last_used[name] = self.clock.now()
+        if queue is not None and queue.temporary and name not in self._touched:
+            self._touched[name] = self.clock.now()
+            await self.catalog.change(Used(name, self.node))
+
+    async def touch(self, name: str) -> None:
+        """Somebody asked for a queue: it is not forgotten. Other nodes are told now and then."""
+        queue, now = self.queue(name), self.clock.now()
+        before, self._last_used[name] = self._last_used.get(name, 0), now
+        if queue is not None and queue.expires_ms is not None and before + queue.expires_ms // 3 < now:
+            await self.catalog.change(Used(name, self.node))
+
+    async def leave(self, name: str) -> None:
+        """Nobody here may use a queue any more: it goes, if it was to go with its last consumer."""
+        if self.consumers(name) or name in self.owned:
+            return
+        self._last_used[name] = self.clock.now()
+        queue = self.queue(name)
+        if queue is None or self._touched.pop(name, None) is None:
+            return
+        await self.catalog.change(Unused(name, self.node))
+        if queue.auto_delete and not self._used_elsewhere(name, self.clock.now()):
+            await self.drop(name)
+
+    def _used_elsewhere(self, name: str, now: int) -> bool:
+        uses = self.catalog.contents.uses.get(name, {})
+        return any(node != self.node and at + USE_LASTS_MS > now for node, at in uses.items())
+
+    async def drop(self, name: str) -> None:
+        """Delete a queue: its consumers are told, its topic goes."""
+        await self.catalog.change(QueueGone(name))
+        with suppress(NotFound):
+            await self.broker.delete_topic(topic_of(name))
+        with suppress(NotFound):
+            await self.broker.delete_topic(f"{topic_of(name)}.dlq")
+
+    def _gone(self, name: str) -> None:
+        """A queue is there no more, whoever deleted it."""
+        self.owned.pop(name, None)
+        self._touched.pop(name, None)
+        self._last_used.pop(name, None)
+        dispatcher = self.dispatchers.pop(name, None)
+        if dispatcher is not None:
+            dispatcher.dissolve()
+        self.undertaker.look()
+
+    # Now and then
+
+    async def run_once(self) -> None:
+        """What has to be done though nobody calls: follow the catalog, be heard of, clear away."""
+        await self.catalog.catch_up()
+        self.undertaker.look()
+        now = self.clock.now()
+        due = [name for name, at in self._touched.items() if at + _TOUCH_MS <= now]
+        if due:
+            self._touched.update(dict.fromkeys(due, now))
+            records: list[Record] = [Used(name, self.node) for name in due]
+            await self.catalog.change(*records)
+        for name in self._stale(now):
+            LOGGER.info("queue %r is used by nobody any more", name)
+            await self.drop(name)
+
+    def _stale(self, now: int) -> list[str]:
+        """Queues whose time is over."""
+        contents = self.catalog.contents
+        return [
+            name
+            for name, queue in contents.queues.items()
+            if queue.expires_ms is not None
+            and name not in self._touched
+            and not self._used_elsewhere(name, now)
+            and max(contents.made_at[name], self._last_used.get(name, 0), *contents.uses.get(name, {"": 0}).values())
+            + queue.expires_ms
+            < now
+        ]
+
+    async def keep_gotten(self) -> None:
+        """Whoever got messages one by one keeps them."""
+        if self.gotten:
+            with suppress(LeaseLost, Conflict):
+                await self.broker.extend(list(self.gotten.values()), GOT_LASTS_SECONDS)
+
+    async def close(self) -> None:
+        for dispatcher in list(self.dispatchers.values()):
+            await dispatcher.close()
+        await self.undertaker.close()
