@@ -118,6 +118,19 @@ class Frame:
             rows = self._rows = decode(self._batch)
         return rows
 
+    def payload_of(self, row: int) -> bytes:
+        """One payload, without unpacking the rest: what is scheduled is listed out of many frames, one of each."""
+        if self._rows is not None:
+            return self._rows.payload[row]
+        assert self._batch is not None
+        found: bytes = self._batch.column("payload")[row].as_py()
+        return found
+
+    @property
+    def is_unpacked(self) -> bool:
+        """Whether the plain lists are there, so that nothing has to be unpacked for a few rows."""
+        return self._rows is not None
+
     @property
     def batch(self) -> pa.RecordBatch:
         """The columns of a sealed frame as Arrow, without the numbers. An open one still changes: seal it first."""

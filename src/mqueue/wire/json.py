@@ -82,6 +82,8 @@ class ReceiveIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
     wait: float | str | None = None
     visibility: float | str | None = None
     mode: str = "at_least_once"
+    member: str | None = None
+    generation: int | None = None
 
 
 class ReceiveTopicsIn(ReceiveIn, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -111,6 +113,9 @@ class MessageOut(Struct, omit_defaults=True, gc=False):
     expires_at: str | None = None
     idempotency_key: str | None = None
     fairness_key: str | None = None
+    payload_bytes: int = 0
+    """How long its payload is, where only the beginning of payloads was asked for; `cut`: this is not all of it."""
+    cut: bool = False
 
 
 class DeadOut(MessageOut, omit_defaults=True, gc=False):

@@ -18,6 +18,35 @@ class RetentionSettings(Struct, forbid_unknown_fields=True):
     compact: bool | UnsetType = UNSET
 
 
+class WeightSettings(Struct, forbid_unknown_fields=True):
+    """Of a hundred deliveries so many are for each lane."""
+
+    critical: int | UnsetType = UNSET
+    high: int | UnsetType = UNSET
+    normal: int | UnsetType = UNSET
+    low: int | UnsetType = UNSET
+    background: int | UnsetType = UNSET
+
+
+class KeyLimitSettings(Struct, forbid_unknown_fields=True):
+    """What one fairness key may, in the place of what all may."""
+
+    in_flight_max: int | UnsetType | None = UNSET
+    rate: float | UnsetType | None = UNSET
+
+
+class FairnessSettings(Struct, forbid_unknown_fields=True):
+    """Of fairness keys: their weights, and what each of them may have in flight and be given in a second.
+
+    `limits`: of keys that have limits of their own.
+    """
+
+    weights: dict[str, int] | UnsetType = UNSET
+    in_flight_max: int | UnsetType | None = UNSET
+    rate: float | UnsetType | None = UNSET
+    limits: dict[str, KeyLimitSettings] | UnsetType = UNSET
+
+
 class TopicSettings(Struct, forbid_unknown_fields=True):
     """The settings of a topic; in a request, those that are to change."""
 
@@ -39,6 +68,15 @@ class TopicSettings(Struct, forbid_unknown_fields=True):
     dedup_window: float | str | UnsetType = UNSET
     dedup_keys_max: int | UnsetType = UNSET
     start: str | UnsetType = UNSET
+    policy: str | UnsetType = UNSET
+    weights: WeightSettings | UnsetType = UNSET
+    age_limit: float | str | UnsetType = UNSET
+    fairness: bool | FairnessSettings | UnsetType = UNSET
+    ordered: bool | UnsetType = UNSET
+    on_failure: str | UnsetType = UNSET
+    due_rate: float | UnsetType | None = UNSET
+    labels: dict[str, str | None] | UnsetType = UNSET
+    trace: bool | UnsetType = UNSET
 
 
 class TopicsOut(Struct):
@@ -99,6 +137,7 @@ class GroupIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """`start`: "earliest", "latest", an offset, or a time as text."""
 
     start: int | str = "earliest"
+    assigned: bool = False
 
 
 class GroupOut(Struct):
@@ -115,11 +154,40 @@ class GroupOut(Struct):
     lapsed: int
     delivered: int
     oldest_ready_seconds: float | None
+    assigned: bool = False
+    members: int = 0
+    rebalances: int = 0
+    blocked_keys: int = 0
+    diverted_keys: int = 0
 
 
 class GroupsOut(Struct):
     groups: list[GroupOut]
     next: str | None = None
+
+
+class JoinIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """`member`: an id of one's own; without it one is made."""
+
+    member: str | None = None
+
+
+class HeartbeatIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """`version`: what the caller knows; with `wait` the answer comes when there is a later one, or the time is up.
+
+    `released`: revoked partitions of which all that is held is given back.
+    """
+
+    member: str
+    generation: int
+    version: int = -1
+    released: list[int] = []
+    wait: float | str | None = None
+
+
+class LeaveIn(Struct, forbid_unknown_fields=True):
+    member: str
+    generation: int
 
 
 class SeekIn(Struct, forbid_unknown_fields=True):
@@ -157,6 +225,38 @@ class RedriveOut(Struct):
     dry_run: bool
 
 
+class DeadDeleteIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Which of the dead are to go."""
+
+    filter: str | None = None
+    limit: int | None = None
+    dry_run: bool = False
+
+
+class DeadDeletedOut(Struct):
+    matched: int
+    deleted: int
+    dry_run: bool
+
+
+class DeadErrorOut(Struct):
+    """Messages that died of the same. `error`: without numbers, ids and times; `ids`: the first few of them."""
+
+    fingerprint: str
+    reason: str
+    error: str
+    transient: bool
+    count: int
+    first_at: str
+    last_at: str
+    groups: list[str]
+    ids: list[str]
+
+
+class DeadErrorsOut(Struct):
+    errors: list[DeadErrorOut]
+
+
 class NamespaceOut(Struct):
     namespace: str
     topics: int
@@ -192,10 +292,11 @@ class KeyIn(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class KeyMadeOut(Struct):
-    """The key itself, shown this once."""
+    """The key itself, and what its bearer signs requests with who cannot show it: both shown this once."""
 
     name: str
     key: str
+    secret_access_key: str
 
 
 class KeyOut(Struct):
@@ -223,6 +324,7 @@ class CursorOut(Struct):
     topic: str
     offsets: dict[int, int]
     made_at: str
+    set_at: str
     expires_at: str
 
 

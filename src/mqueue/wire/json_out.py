@@ -12,6 +12,8 @@ from mqueue.wire.json import MessageOut, ReceiptOut
 
 M = TypeVar("M", bound=MessageOut)
 
+_LETTER_BYTES_MAX = 4
+
 
 class Shown(Protocol):
     """A message, as far as it is shown."""
@@ -48,7 +50,12 @@ class Shown(Protocol):
     def fairness_key(self) -> str | None: ...
 
 
-def message_out(message: Shown, kind: type[M] = MessageOut) -> M:  # type: ignore[assignment]
+def message_out(
+    message: Shown,
+    kind: type[M] = MessageOut,  # type: ignore[assignment]
+    preview: int | None = None,
+) -> M:
+    """`preview`: so many bytes of the payload only."""
     expires_at = message.expires_at
     shown = kind(
         id=str(message.id),
@@ -64,12 +71,26 @@ def message_out(message: Shown, kind: type[M] = MessageOut) -> M:  # type: ignor
         idempotency_key=message.idempotency_key,
         fairness_key=message.fairness_key,
     )
-    shown.payload, shown.payload_base64 = text_or_base64(message.payload)
+    if preview is None:
+        shown.payload, shown.payload_base64 = text_or_base64(message.payload)
+    else:
+        show_beginning(shown, message.payload, preview)
     if message.key is not None:
         shown.key, shown.key_base64 = text_or_base64(message.key)
     if message.headers:
         shown.headers, shown.headers_base64 = headers_out(message.headers)
     return shown
+
+
+def show_beginning(shown: MessageOut, payload: bytes, most: int) -> None:
+    """Show `most` bytes of a payload only. A letter that is cut in two is left out: what is text stays text."""
+    shown.payload_bytes, shown.cut = len(payload), len(payload) > most
+    beginning = bytes(payload[:most])
+    if shown.cut:
+        whole = beginning.decode(errors="ignore").encode()
+        if len(beginning) - len(whole) < _LETTER_BYTES_MAX and beginning.startswith(whole):
+            beginning = whole
+    shown.payload, shown.payload_base64 = text_or_base64(beginning)
 
 
 def receipt_out(receipt: Receipt) -> ReceiptOut:

@@ -7,7 +7,7 @@ mapping of lower-case names, and no HTTP beyond that. Time is an argument.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from mqueue.server.security.certificates import principal_of
 from mqueue.server.security.keys import PREFIX, Keys
 from mqueue.server.security.peers import Limit, Proxies, RateLimit, group
 from mqueue.server.security.principal import ANY, Grant, Principal, Rejected
+from mqueue.server.security.sigv4 import Claim
 from mqueue.server.security.tokens import Verifier
 
 ANYBODY = Principal("anybody", (Grant("admin", ANY),), via="open")
@@ -84,10 +85,40 @@ class Gatekeeper:
     def known(self, headers: Mapping[str, str], peer: str, certificate: bytes | None, now: int) -> Principal:
         """The same, without counting a call: for those who stay, whose proof may end or be taken back meanwhile."""
         rules = self._rules
+        return (
+            ANYBODY
+            if rules.anybody
+            else self._judged(lambda: self._proven(rules, headers, certificate, now), peer, now)
+        )
+
+    def claimant(self, headers: Mapping[str, str], peer: str, now: int) -> Principal:
+        """Who claims to call, by a signature that only `prove` can check: there is no body yet."""
+        rules = self._rules
+        if rules.rate is not None:
+            self._admit(rules.rate, peer, now)
         if rules.anybody:
             return ANYBODY
+        return self._judged(lambda: _signer(rules, Claim.of(headers, now), now)[1], peer, now)
+
+    def prove(
+        self, headers: Mapping[str, str], method: str, target: str, body: bytes, peer: str, now: int
+    ) -> Principal:
+        """Who signed this request, now that it is whole. Raises Unauthorized."""
+        rules = self._rules
+
+        def proven() -> Principal:
+            claim = Claim.of(headers, now)
+            secret, principal = _signer(rules, claim, now)
+            if not claim.holds(secret, method, target, headers, body):
+                raise Rejected("signature")
+            return principal
+
+        return ANYBODY if rules.anybody else self._judged(proven, peer, now)
+
+    def _judged(self, proof: Callable[[], Principal], peer: str, now: int) -> Principal:
+        """What a proof gives; one that is no good is written down."""
         try:
-            return self._proven(rules, headers, certificate, now)
+            return proof()
         except Rejected as error:
             self.refusals.unauthorized += 1
             self._write(Decision(now, "", "enter", "refused", why=error.why, peer=peer), now)
@@ -163,6 +194,12 @@ def _by_credentials(rules: Rules, text: str, now: int) -> Principal:
     if rules.tokens is None:
         raise Rejected("tokens are not taken")
     return rules.tokens.verify(text, now)
+
+
+def _signer(rules: Rules, claim: Claim, now: int) -> tuple[str, Principal]:
+    if rules.keys is None:
+        raise Rejected("keys are not taken")
+    return rules.keys.signer(claim.key, now)
 
 
 def _decision(

@@ -6,6 +6,10 @@
 The hash is BLAKE2b keyed with a pepper that lies elsewhere. Slow hashes (scrypt) make guessing dear where people
 choose the secret; 256 random bits cannot be guessed, and a slow hash would let strangers burn our processor with
 wrong keys. Time and randomness are handed in. Does not know files: see `keyfile`.
+
+Who signs requests instead (`sigv4`) uses the key's name and a secret that belongs to it. Whoever checks a signature has
+to have the secret, and of a key only the hash is kept. So the secret is made from that hash and the pepper, whenever it
+is needed: it lies nowhere, and ends with the key.
 """
 
 from __future__ import annotations
@@ -103,6 +107,25 @@ class Keys:
         if not record.alive(now):
             raise Rejected("key expired")
         return principal
+
+    def signing_secret(self, name: str) -> str:
+        """What the bearer of a key signs requests with. Raises NotFound."""
+        record = self._by_name.get(name)
+        if record is None:
+            raise NotFound(f"there is no key {name!r:.80}")
+        made = hashlib.blake2b(
+            record.digest.encode(), key=self._pepper, person=b"mqueue sigv4", digest_size=32
+        ).digest()
+        return _base62(int.from_bytes(made), _SECRET_LENGTH)
+
+    def signer(self, name: str, now: int) -> tuple[str, Principal]:
+        """The secret of a key that is alive, and whose it is."""
+        record = self._by_name.get(name)
+        if record is None:
+            raise Rejected("unknown key")
+        if not record.alive(now):
+            raise Rejected("key revoked" if record.revoked_at is not None else "key expired")
+        return self.signing_secret(name), self._by_digest[record.digest][1]
 
     def _put(self, record: KeyRecord) -> None:
         self._by_name[record.name] = record

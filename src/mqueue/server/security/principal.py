@@ -62,7 +62,16 @@ class Principal(Struct, frozen=True):
     def allows(self, verb: Verb, namespace: str, topic: str | None = None) -> bool:
         """Without a topic the whole namespace is asked for; with namespace `*`, the whole server."""
         needed = _NEEDED[verb]
-        return any(grant.scope in needed and grant.covers(namespace, topic) for grant in self.grants)
+        for grant in self.grants:  # noqa: SIM110 - every request passes here
+            if grant.scope in needed and grant.covers(namespace, topic):
+                return True
+        return False
+
+    def reaches(self, verb: Verb, namespace: str | None) -> bool:
+        """Whether there may be topics in a namespace, or in any, that this is allowed in."""
+        needed = _NEEDED[verb]
+        grants = (grant for grant in self.grants if grant.scope in needed)
+        return any(namespace is None or grant.namespace in (ANY, namespace) for grant in grants)
 
     def demand(self, verb: Verb, namespace: str, topic: str | None = None) -> None:
         """Names only what the caller asked for, so that it is no way to find out what exists."""

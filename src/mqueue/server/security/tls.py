@@ -19,17 +19,17 @@ class ServerTls:
     """
 
     def __init__(self, pair: Pair, now: int, client_ca: bytes | None = None) -> None:
-        self._client_ca = client_ca
-        self._pair = pair
+        self.client_ca = client_ca
+        self.pair = pair
         self._current = self.context = server_context(pair, now, client_ca)
         self.context.sni_callback = self._choose
 
     def reload(self, pair: Pair, now: int) -> bool:
         """Whether it changed. A pair that is not good is refused (BadSetting), and the old one stays."""
-        if pair == self._pair:
+        if pair == self.pair:
             return False
-        self._current = server_context(pair, now, self._client_ca)
-        self._pair = pair
+        self._current = server_context(pair, now, self.client_ca)
+        self.pair = pair
         return True
 
     def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, context: ssl.SSLContext) -> None:

@@ -1,0 +1,1 @@
+"""Arrow Flight: publish, consume and scan in record batches, over gRPC, for whoever has Arrow's own libraries."""
