@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
+from collections.abc import Mapping
 from functools import partial
+from typing import cast
 
 from msgspec import Struct
 
 from mqueue.assembly.security import nodes_tls
+from mqueue.broker.aio import AsyncBroker
 from mqueue.broker.loop import LoopBroker
+from mqueue.client.address import Address
+from mqueue.client.aio import AsyncClient
+from mqueue.client.line import Line, Request
 from mqueue.cluster.estate import Estate
 from mqueue.cluster.founding import Founded, found
 from mqueue.cluster.node import Node
@@ -23,16 +30,23 @@ from mqueue.server.administration import Administrator
 from mqueue.server.forwarding.forwarder import Forwarder
 from mqueue.server.forwarding.voucher import Voucher
 from mqueue.server.http.service import Service
+from mqueue.server.overview.local import LocalOverview
+from mqueue.server.overview.sampler import Sampler
+from mqueue.server.overview.vitals import LocalVitals
 from mqueue.server.placing import snapshot
+from mqueue.server.placing.asking import Asking
 from mqueue.server.placing.collector import NodeCollector
+from mqueue.server.placing.glancing import ClusterOverview, ClusterVitals, counts_of
 from mqueue.server.placing.lookout import Lookout
 from mqueue.server.placing.peers import Peers
 from mqueue.server.placing.placing import Placing
 from mqueue.server.placing.poking import Poker
 from mqueue.server.placing.shelf import SharedShelf
+from mqueue.server.security.gatekeeper import ANYBODY
 from mqueue.server.security.peers import Limit
 
 _SECRET_BYTES = 32
+_CALL_MS_MAX = 30_000
 
 
 class Approach(Struct, frozen=True):
@@ -60,12 +74,38 @@ def approach(config: Config) -> Approach:
 class Membership:
     """A node, and its lines to the others."""
 
-    def __init__(self, node: Node, forwarder: Forwarder, poker: Poker, lookout: Lookout, rooms: Rooms) -> None:
+    def __init__(
+        self,
+        node: Node,
+        forwarder: Forwarder,
+        poker: Poker,
+        lookout: Lookout,
+        asking: Asking,
+        rooms: Rooms,
+        client: AsyncClient,
+        peers: Peers,
+    ) -> None:
         self._node = node
+        self._asking = asking
         self._forwarder = forwarder
         self._poker = poker
         self._lookout = lookout
         self._rooms = rooms
+        self._client = client
+        self._peers = peers
+
+    def calls(self, namespace: str) -> AsyncBroker:
+        """The calls of one namespace, for the faces of this node: each goes where it belongs."""
+        return cast("AsyncBroker", self._client.namespace(namespace))
+
+    def show(self, service: Service, sampler: Sampler) -> None:
+        """What is at a glance is that of the whole cluster."""
+        sampler.count = counts_of(self._node)
+        own, vitals = service.overview, service.vitals
+        assert isinstance(own, LocalOverview)
+        assert isinstance(vitals, LocalVitals)
+        service.overview = ClusterOverview(own, self._peers)
+        service.vitals = ClusterVitals(vitals, self._node, self._peers, self._asking)
 
     def limited(self, per_second: int, burst: int) -> Limit:
         """So many calls a second of one address, at all nodes together."""
@@ -76,9 +116,11 @@ class Membership:
         self._rooms.stop()
 
     async def end(self) -> None:
+        await self._client.close()
         await self._lookout.close()
         await self._poker.close()
         await self._forwarder.close()
+        await asyncio.to_thread(self._asking.close)
         await asyncio.to_thread(self._node.close)
 
 
@@ -115,11 +157,24 @@ async def join(
     rooms = Rooms(service)
     peers = Peers(forwarder, node.others)
     await peers.tell(service)
-    service.places = Placing(node, forwarder, peers, rooms.room)
+    asking = Asking(node)
+    service.places = Placing(node, forwarder, peers, asking, rooms.room)
     if service.page is not None:
         service.page.take = partial(snapshot.take, node)
         service.page.registry.register(NodeCollector(node, forwarder.results))
-    return Membership(node, forwarder, lines.poker, Lookout(administrator), rooms)
+    client = _client(address, nodes_tls(config), service.voucher)
+    return Membership(node, forwarder, lines.poker, Lookout(administrator), asking, rooms, client, peers)
+
+
+def _client(url: str, tls: ssl.SSLContext | None, voucher: Voucher) -> AsyncClient:
+    """Of this node itself. Whoever calls through a face has been let in by it, and has the right that it asked for."""
+
+    def sign(request: Request) -> Mapping[str, str]:
+        namespace = request.headers.get("X-Mqueue-Namespace", "")
+        return dict(voucher.headers(ANYBODY, "", namespace, request.method, request.path))
+
+    address = Address((url,), None, "", _CALL_MS_MAX, "json", True, tls)
+    return AsyncClient._over(address, Line(address, sign=sign))
 
 
 def _redis(config: Config) -> Access:
@@ -150,9 +205,12 @@ class Rooms:
         """Called in the loop of the estate, once for each."""
         outside = self._outside
         service = Service(outside.root, outside.door, estate.clock, outside.bounds)
+        service.node = outside
         service.local = outside.local
+        service.secure = outside.secure
         service.administration = outside.administration
         service.page = outside.page
+        service.telemetry = outside.telemetry
         self._made.append((estate, service))
         if self._stopped:
             service.stopping.set()

@@ -30,7 +30,7 @@ def connect(url: str | None = None, **settings: Any) -> Broker | Client:
     """The broker or client that a URL stands for, or `MQUEUE_URL` where none is given. Settings are those of `Broker`
     or `Client`; a client also looks for `MQUEUE_TOKEN` and `MQUEUE_NAMESPACE`."""
     given = _given(url)
-    if _is_remote(given):
+    if is_remote(given):
         from mqueue.client.sync import Client
 
         return Client(given, **_with_variables(settings))
@@ -50,7 +50,7 @@ class Connecting:
         self._path: str | None = None
         self._settings = settings
         self._made: AsyncBroker | AsyncClient | None = None
-        if _is_remote(given):
+        if is_remote(given):
             from mqueue.client.aio import AsyncClient
 
             self._made = AsyncClient(given, **_with_variables(settings))
@@ -82,8 +82,9 @@ def _given(url: str | None) -> str:
     return given
 
 
-def _is_remote(url: str) -> bool:
-    return url.partition(":")[0].lower() in ("http", "https")
+def is_remote(url: str | None) -> bool:
+    """Whether a URL, or the one of the environment, stands for a server."""
+    return _given(url).partition(":")[0].lower() in ("http", "https")
 
 
 def _with_variables(settings: dict[str, Any]) -> dict[str, Any]:

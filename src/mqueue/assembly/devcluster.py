@@ -67,13 +67,21 @@ class NodeServer(LocalServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where it listens, by the name of the listener, as it said when it was ready."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        told = [line for line in lines if line.startswith(_READY)][-1]
+        return dict(word.split("=", 1) for word in told.split()[1:])
+
     def stop(self) -> None:
         """Told to stop: it hands over what it owns, and ends."""
         self._end(self.last)
 
     def _command(self, port: int) -> list[str]:
         place = self.directory / "config.yaml"
-        own = {"broker.listeners.http": f"127.0.0.1:{port}"}
+        own = {f"broker.listeners.{name}": "off" for name in ("grpc", "amqp")}  # only one could have their ports
+        own["broker.listeners.http"] = f"127.0.0.1:{port}"
         if self._settings.get("cluster.redisAddrs"):
             own["cluster.walDir"] = str(self.directory / "wal")
         write_secret(place, json.encode(_tree(own | self._settings)).decode())

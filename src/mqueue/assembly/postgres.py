@@ -43,6 +43,8 @@ SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
 }
+UNSYNCED = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "128MB", "min_wal_size": "32MB"}
+"""For tests that make a database each: what is committed outlives processes, not the machine, and takes little room."""
 _SOCKET_BYTES_MAX = 100
 
 
@@ -135,8 +137,11 @@ class PostgresServer(LocalServer):
 
     def _is_ready(self, process: ServerProcess, begin: int) -> bool:
         """By its own file, which names the process: one of an earlier run may be there."""
+        return self._says(process, "ready")
+
+    def _says(self, process: ServerProcess, state: str) -> bool:
         lines = _lines(self._data / "postmaster.pid")
-        return len(lines) >= 8 and lines[0] == str(process.pid) and lines[7].strip() == "ready"
+        return len(lines) >= 8 and lines[0] == str(process.pid) and lines[7].strip() == state
 
     def _call(self, program: str, *arguments: str, owner: tuple[int, int] | None = None) -> str:
         uid, gid = owner or (None, None)

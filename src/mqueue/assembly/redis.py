@@ -14,6 +14,7 @@ behind, are not used. It listens on 127.0.0.1. Whoever connects needs the passwo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,7 +35,8 @@ _RDB = "dump.rdb"
 
 
 class RedisServer(LocalServer):
-    """Runs once it is made. `password` "" for none; `replica_of` another; `sentinel_of` another that it watches.
+    """Runs once it is made. `password` "" for none; `replica_of` another; `sentinel_of` another that it watches; `more`
+    lines of its configuration.
 
     Without `appendonly` it forgets everything when it ends, as a cache may.
     """
@@ -52,6 +54,7 @@ class RedisServer(LocalServer):
         replica_of: RedisServer | None = None,
         sentinel_of: RedisServer | None = None,
         quorum: int = 1,
+        more: Sequence[str] = (),
     ) -> None:
         self._program = _program()
         super().__init__(directory, port)
@@ -60,6 +63,7 @@ class RedisServer(LocalServer):
         self._above = replica_of
         self._watched = sentinel_of
         self._quorum = quorum
+        self._more = tuple(more)
         self._configured = 0
         try:
             self.password = kept_password(self.directory) if password is None else password
@@ -125,7 +129,7 @@ class RedisServer(LocalServer):
             lines += [f"masterauth {_quoted(above)}"] if above else []
         if self._above is not None:
             lines.append(f"replicaof 127.0.0.1 {self._above.port}")
-        return lines
+        return [*lines, *self._more]
 
     def _watching(self, watched: RedisServer) -> list[str]:
         lines = [f"sentinel monitor {MASTER} 127.0.0.1 {watched.port} {self._quorum}"]

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+from mqueue.assembly.telemetry import header_pairs
 from mqueue.config import Config, Data, Secret, Security
 from mqueue.config.servers import passwords
 from mqueue.model.errors import BadSetting
@@ -113,6 +114,7 @@ def secrets_of(config: Config) -> list[str]:
     security, cluster = config.security, config.cluster
     found = (security.jwt.secret, security.jwt.previous_secret, security.keys_pepper, cluster.redis.password)
     secrets = [secret.reveal() for secret in found if secret is not None]
+    secrets += [value for _, value in header_pairs(config.telemetry)]
     return secrets + [text for url in cluster.databases for text in passwords(url.reveal())]
 
 

@@ -28,6 +28,8 @@ LOOK_SECONDS = 1.0
 RENEW_LOOKS = 30
 """So many looks from one look at what is renewed by itself to the next."""
 LOGGER = logging.getLogger("mqueue.server")
+_NEW_OBJECTS = 10_000
+"""So many more are there before the garbage collector looks at the young ones."""
 
 
 def serve(config: Config, read: Callable[[], Config] | None = None) -> int:
@@ -56,12 +58,12 @@ class _Process:
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, self._told_to_reload)  # from the start on: it would be the end of us
-        address = await self._serving.start()
+        await self._serving.start()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told_to_stop)
         settle_down()
         with suppress(OSError):  # nobody reads it
-            print(f"ready http={address}", flush=True)
+            print("ready", *(f"{name}={where}" for name, where in self._serving.addresses.items()), flush=True)
         try:
             poison = await self._watch()
         finally:
@@ -100,10 +102,12 @@ class _Process:
 def settle_down() -> None:
     """What is there once a server stands stays until its end: the garbage collector need not go through it again.
 
-    That takes a tenth of a second, and everybody waits meanwhile.
+    That takes a tenth of a second, and everybody waits meanwhile. Nor need it look at what requests leave behind as
+    often as it does by default: they leave hardly a cycle, and it took 6 % of the time of a node.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
 
 
 def _say(sentence: str, code: int) -> int:

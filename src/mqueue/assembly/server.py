@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict, replace
 
 from mqueue.assembly.administration import administrator_of
+from mqueue.assembly.faces import Faces
 from mqueue.assembly.security import check_address, is_private, material_of, pair_of, rules_of, tls_of
+from mqueue.assembly.telemetry import Exporting, exporting_of
 from mqueue.broker import backstage
 from mqueue.broker.aio import AsyncBroker
 from mqueue.broker.loop import LoopBroker
@@ -22,16 +24,22 @@ from mqueue.model.clock import Clock, SystemClock
 from mqueue.model.errors import BadSetting, Unavailable
 from mqueue.model.settings import describe
 from mqueue.server.administration import Administrator
+from mqueue.server.faces import Footing
 from mqueue.server.forwarding.voucher import Voucher
 from mqueue.server.http.app import App
+from mqueue.server.http.dashboard import assets
 from mqueue.server.http.listen import Listener
 from mqueue.server.http.routes import Route, Routes
 from mqueue.server.http.service import Bounds, Service
+from mqueue.server.http.sqs.actions import ACTIONS
 from mqueue.server.http.tables import TABLE
 from mqueue.server.http.watching import Watch
 from mqueue.server.logs import write_audit
 from mqueue.server.metrics.page import Page, Vitals
 from mqueue.server.metrics.requests import Requests
+from mqueue.server.overview.local import LocalOverview
+from mqueue.server.overview.sampler import Sampler, counts_of
+from mqueue.server.overview.vitals import LocalVitals
 from mqueue.server.placing.joining import Joining, no_time
 from mqueue.server.security.audit import Audit
 from mqueue.server.security.gatekeeper import Gatekeeper
@@ -60,20 +68,28 @@ class Serving:
         self._known: Approach | None = None
         self._node: Membership | None = None
         self._given_clock = clock
+        self._faces = Faces()
+        self._exporting: Exporting | None = None
+        self._sampler: Sampler | None = None
 
     async def start(self) -> Address:
-        """Where it listens, with the port that it got."""
+        """Where it listens for HTTP, with the port that it got; `addresses` has all."""
         check_address(self.config)
         warm_up()
         self._broker = _broker(self.config, self._clock)
         try:
+            backstage.bound_answers(self._behind)
             _look_back(self.config, self._behind)
             self._tls = tls_of(self.config, self._clock.now())
+            self._exporting = exporting_of(self.config)
             if self.config.cluster.databases:
                 self._known = await asyncio.to_thread(_clustered().approach, self.config)
             self._listener = await self._listen(self._broker)
             if self._known is not None:
                 await self._join(self._known)
+            if self.config.dashboard.enabled and self._sampler is not None:
+                self._sampler.start()
+            await self._faces.open(self.config, self._footing())
         except BaseException:
             await self.stop()
             raise
@@ -81,6 +97,12 @@ class Serving:
 
     async def stop(self) -> None:
         """Take nothing more, finish what is under way, and close the broker. Whoever holds a lease keeps it."""
+        if self._service is not None:
+            self._service.stopping.set()
+            await self._service.end_errands()
+        await self._faces.close()
+        if self._sampler is not None:
+            await self._sampler.close()
         if self._node is not None:
             self._node.let_go()
         if self._listener is not None:
@@ -91,6 +113,8 @@ class Serving:
             self._known.link.close()
         if self._broker is not None:
             await self._behind.close_keeping_leases()
+        if self._exporting is not None:
+            await asyncio.to_thread(self._exporting.close)
 
     async def _join(self, known: Approach) -> None:
         assert self._service is not None
@@ -102,8 +126,31 @@ class Serving:
         self._node = await _clustered().join(
             self.config, self._service, self._behind, known, self._administrator, address, self._given_clock
         )
+        self._service.calls = self._node.calls
+        assert self._sampler is not None
+        self._node.show(self._service, self._sampler)
         self._limited = self._node.limited
         self._door.rules = rules_of(self.config.security, self._door.rules.keys, limited=self._limited)
+
+    def _footing(self) -> Footing:
+        assert self._service is not None
+        service = self._service
+        return Footing(
+            service.calls,
+            self._door,
+            self._clock,
+            self.config.limits,
+            service.bounds,
+            self._tls,
+            service.page,
+            service.stopping,
+        )
+
+    @property
+    def addresses(self) -> dict[str, Address]:
+        """Where it listens, by the name of the listener."""
+        assert self._listener is not None
+        return {"http": Address(self.config.server.http.host, self._listener.port), **self._faces.addresses}
 
     @property
     def poison(self) -> str:
@@ -135,9 +182,12 @@ class Serving:
     async def _listen(self, broker: AsyncBroker) -> Listener:
         config = self.config
         table = _table(config)
-        requests = Requests((route.method, route.path) for route in table)
+        requests = Requests((route.method, route.path) for route in (*table, *ACTIONS.values()))
         service = self._service = Service(broker, self._door, self._clock, _bounds(config))
+        service.loop = asyncio.get_running_loop()
         service.local = is_private(config)
+        service.telemetry = None if self._exporting is None else self._exporting.spans
+        service.secure = self._tls is not None
         known = self._known
         shared = None if known is None else known.shelf
         service.administration = self._administrator = await asyncio.to_thread(
@@ -145,9 +195,16 @@ class Serving:
         )
         if known is not None:
             service.places, service.voucher = Joining(), Voucher(known.secret, no_time)
+        self._sampler = Sampler(counts_of(self._behind), self._clock)
+        service.overview = LocalOverview(self._sampler)
         listener = await _open(App(service, Routes(table), Watch(requests)), config.server.http, self._tls)
+        where = f"{'http' if self._tls is None else 'https'}://{Address(config.server.http.host, listener.port)}"
+        connections = listener.connections
+        service.vitals = LocalVitals(self._behind, where, self._clock.now(), lambda: len(connections))
         if config.metrics.enabled:
             service.page = self._page(requests, listener)
+            if self._exporting is not None:
+                service.page.registry.register(self._exporting.outbox)
             backstage.measure(self._behind, service.page.commits)
         return listener
 
@@ -158,6 +215,7 @@ class Serving:
             config.data.node or os.uname().nodename,
             self._clock.now(),
             lambda: len(listener.connections),
+            config.server.connections_max,
             self._door.refusals,
         )
         return Page(self._behind, self._clock, requests, vitals, config.metrics.topics_max, config.metrics.interval_ms)
@@ -203,10 +261,13 @@ def _merged(old: Config, new: Config) -> Config:
 
 
 def _table(config: Config) -> tuple[Route, ...]:
-    """All routes; that of the metrics without a lock where the configuration says so."""
-    if not config.metrics.public:
-        return TABLE
-    return tuple(replace(route, place="open") if route.path == "/metrics" else route for route in TABLE)
+    """All routes; that of the metrics without a lock, and no dashboard, where the configuration says so."""
+    table = TABLE
+    if config.metrics.public:
+        table = tuple(replace(route, place="open") if route.path == "/metrics" else route for route in table)
+    if not config.dashboard.enabled:
+        table = (*(route for route in table if route not in assets.ROUTES), assets.NO_DASHBOARD)
+    return table
 
 
 def _broker(config: Config, clock: Clock) -> AsyncBroker:

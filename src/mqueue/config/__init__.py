@@ -10,6 +10,7 @@ from mqueue.config.tree import (
     Address,
     Cluster,
     Config,
+    Dashboard,
     Data,
     Jwt,
     LakeTables,
@@ -21,6 +22,7 @@ from mqueue.config.tree import (
     Secret,
     Security,
     Server,
+    Telemetry,
     Tls,
 )
 
@@ -29,6 +31,7 @@ __all__ = [
     "BadConfig",
     "Cluster",
     "Config",
+    "Dashboard",
     "Data",
     "Jwt",
     "LakeTables",
@@ -40,6 +43,7 @@ __all__ = [
     "Secret",
     "Security",
     "Server",
+    "Telemetry",
     "Tls",
     "describe",
     "load",

@@ -34,7 +34,7 @@ from mqueue.config.kinds import (
     whole,
     words,
 )
-from mqueue.config.servers import DATABASES, NODE_URL, PLACES
+from mqueue.config.servers import COLLECTOR, COLLECTOR_HEADERS, DATABASES, NODE_URL, PLACES
 from mqueue.model.limits import FRAME_BYTES_MAX, KIB, MIB, PARTITIONS_MAX, VISIBILITY_MS_MAX
 from mqueue.server.security.signing import ALGORITHMS
 from mqueue.server.security.tokens import LEEWAY_SECONDS_MAX, LIFETIME_SECONDS_MAX
@@ -124,6 +124,7 @@ _LIMITS = (
          "bytes of one publish call"),
     _key("limits.maxTopics", "limits.topics_max", whole(1, 10_000_000), "MQUEUE_MAX_TOPICS", "topics there may be"),
     _key("limits.maxGroups", "limits.groups_max", whole(1, 1_000_000), "MQUEUE_MAX_GROUPS", "groups of one topic"),
+    _key("limits.maxMembers", "limits.members_max", whole(1, 100_000), "MQUEUE_MAX_MEMBERS", "members of one group"),
 )  # fmt: skip
 
 _SECURITY = (
@@ -178,8 +179,8 @@ _QUOTAS = (
 )  # fmt: skip
 
 _DEFAULTS = (
-    _key("defaults.topic.partitions", "topic.partitions", whole(1, PARTITIONS_MAX), "MQUEUE_PARTITIONS",
-         "slices of a topic; may grow"),
+    _key("defaults.topic.partitions", "topic.partitions", optional(whole(1, PARTITIONS_MAX)), "MQUEUE_PARTITIONS",
+         "slices of a topic; may grow; none: 1, and 6 at the nodes of a cluster", "none"),
     _key("defaults.topic.replicationFactor", None, only("1", _COPIES, int), "MQUEUE_REPLICATION_FACTOR",
          "copies of a message; 1, as long as there is one node", "1"),
     _key("defaults.topic.maxDepth", "topic.max_depth", optional(whole(1)),
@@ -192,6 +193,8 @@ _DEFAULTS = (
          "where groups made on first use begin"),
     _key("defaults.topic.hold", "topic.hold", duration(), "MQUEUE_HOLD",
          "for how long a silent group holds back retention"),
+    _key("defaults.topic.trace", "topic.trace", FLAG, "MQUEUE_TRACE",
+         "whether traces tell what became of messages; false: only that they were published"),
     _key("defaults.topic.retention.hours", "topic.retention.hours", optional(number(100_000_000)),
          "MQUEUE_RETENTION_HOURS", "settled messages are kept so long; none: for ever"),
     _key("defaults.topic.retention.bytes", "topic.retention.bytes", optional(size()), "MQUEUE_RETENTION_BYTES",
@@ -221,10 +224,37 @@ _DEFAULTS = (
          "keep them in this topic instead"),
     _key("defaults.delivery.dlqExpired", "topic.dlq_expired", FLAG, "MQUEUE_DLQ_EXPIRED",
          "whether what expired goes there too"),
+    _key("defaults.delivery.policy", "topic.policy", choice("strict", "weighted", "ageing"), "MQUEUE_POLICY",
+         "what goes first: strict, weighted, ageing"),
+    _key("defaults.delivery.weights.critical", "topic.weights.critical", whole(1, 1000), "MQUEUE_WEIGHT_CRITICAL",
+         "share of the lane `critical` under the policy weighted"),
+    _key("defaults.delivery.weights.high", "topic.weights.high", whole(1, 1000), "MQUEUE_WEIGHT_HIGH",
+         "share of the lane `high` under the policy weighted"),
+    _key("defaults.delivery.weights.normal", "topic.weights.normal", whole(1, 1000), "MQUEUE_WEIGHT_NORMAL",
+         "share of the lane `normal` under the policy weighted"),
+    _key("defaults.delivery.weights.low", "topic.weights.low", whole(1, 1000), "MQUEUE_WEIGHT_LOW",
+         "share of the lane `low` under the policy weighted"),
+    _key("defaults.delivery.weights.background", "topic.weights.background", whole(1, 1000), "MQUEUE_WEIGHT_BACKGROUND",
+         "share of the lane `background` under the policy weighted"),
+    _key("defaults.delivery.ageLimit", "topic.age_limit", duration(1), "MQUEUE_AGE_LIMIT",
+         "how long a message waits behind more urgent ones under the policy ageing"),
+    _key("defaults.delivery.fairness.enabled", "topic.fairness.enabled", FLAG, "MQUEUE_FAIRNESS",
+         "whether fairness keys take turns; true also if one of their limits is given"),
+    _key("defaults.delivery.fairness.maxInFlight", "topic.fairness.in_flight_max", optional(whole(1, 10_000_000)),
+         "MQUEUE_FAIRNESS_MAX_IN_FLIGHT",
+         "messages of one fairness key that a group may hold at once; none: any number"),
+    _key("defaults.delivery.fairness.rate", "topic.fairness.rate", optional(number(1_000_000)),
+         "MQUEUE_FAIRNESS_RATE", "messages of one fairness key that a group gets in a second; none: any number"),
+    _key("defaults.delivery.ordered", "topic.ordered", FLAG, "MQUEUE_ORDERED",
+         "one message of a key at a time"),
+    _key("defaults.delivery.onFailure", "topic.on_failure", choice("block", "skip", "divert"), "MQUEUE_ON_FAILURE",
+         "what a failure in an ordered topic does to its key: block, skip, divert"),
     _key("defaults.delay.enabled", "topic.delayed", FLAG, "MQUEUE_DELAY_ENABLED",
          "whether messages may be delayed at all; false is a maxDelay of 0s"),
     _key("defaults.delay.maxDelay", "topic.max_delay", optional(duration()), "MQUEUE_MAX_DELAY",
          "how far ahead a message may be scheduled; none: any time"),
+    _key("defaults.delay.dueRate", "topic.due_rate", optional(number(1_000_000)), "MQUEUE_DUE_RATE",
+         "scheduled messages of a topic that become visible in a second; none: all that are due"),
     _key("defaults.priority.lanes", None, only("3", _LANES, int), "MQUEUE_PRIORITY_LANES",
          "named priorities; always 3: high, normal, low", "3"),
 )  # fmt: skip
@@ -246,6 +276,24 @@ _METRICS = (
          "topics with numbers of their own; the rest are added up"),
 )  # fmt: skip
 
+_TELEMETRY = (
+    _key("telemetry.endpoint", "telemetry.endpoint", optional(COLLECTOR),
+         "MQUEUE_TELEMETRY_ENDPOINT OTEL_EXPORTER_OTLP_TRACES_ENDPOINT OTEL_EXPORTER_OTLP_ENDPOINT",
+         "a collector that takes OTLP over HTTP; `/v1/traces` is added where it does not stand there; none: no spans"),
+    _secret("telemetry.headers", "telemetry.headers", optional(COLLECTOR_HEADERS),
+            "MQUEUE_TELEMETRY_HEADERS OTEL_EXPORTER_OTLP_TRACES_HEADERS OTEL_EXPORTER_OTLP_HEADERS",
+            "headers that it wants to see, `name=value,name=value`"),
+    _key("telemetry.sampleRatio", "telemetry.sample_ratio", optional(number(1)), "MQUEUE_TELEMETRY_SAMPLE_RATIO",
+         "so many of the traces that begin here are told; one that began elsewhere is told if it is told there; none:"
+         " as OTEL_TRACES_SAMPLER says, else all"),
+    _key("telemetry.serviceName", "telemetry.service_name", TEXT,
+         "MQUEUE_TELEMETRY_SERVICE_NAME OTEL_SERVICE_NAME", "what the server is called there"),
+)  # fmt: skip
+
+_DASHBOARD = (
+    _key("dashboard.enabled", "dashboard.enabled", FLAG, "MQUEUE_DASHBOARD", "show the dashboard at /"),
+)  # fmt: skip
+
 _LAKE = (
     _key("lake.url", "lake.url", optional(TEXT), "MQUEUE_LAKE_URL",
          "where archived messages lie, a directory or a URL as s3://bucket/lake; none: what retention drops is gone"),
@@ -256,7 +304,7 @@ _LAKE = (
 _CLUSTERED = (
     _secret("cluster.databaseUrls", "cluster.databases", DATABASES, "MQUEUE_DATABASE_URLS DATABASE_URLS",
             "PostgreSQL servers, one a shard, in the order of the first start: with them a server is a node of a"
-            " cluster; none: messages lie where `broker` says"),
+            " cluster; a URL may name several hosts that replicate each other; none: messages lie where `broker` says"),
     _key("cluster.address", "cluster.address", optional(NODE_URL), "MQUEUE_CLUSTER_ADDRESS",
          "where other nodes reach this one, `http://host:port`; none: where it listens"),
     _key("cluster.caFile", "cluster.ca_file", optional(FILE), "MQUEUE_CLUSTER_CA_FILE",
@@ -267,7 +315,8 @@ _CLUSTERED = (
          "MQUEUE_SESSION_TIMEOUT",
          "after so long without a word from it others take over what it delivers; it speaks every second"),
     _key("cluster.redisAddrs", "cluster.redis.addresses", PLACES, "MQUEUE_REDIS_ADDRS REDIS_ADDRS",
-         "Redis, for copies and wake-ups, `host:port`, commas between several; none: the cluster does without"),
+         "Redis, for copies and wake-ups, `host:port`, commas between several, also of a Redis Cluster; none: the"
+         " cluster does without"),
     _key("cluster.redisUsername", "cluster.redis.username", optional(TEXT), "MQUEUE_REDIS_USERNAME REDIS_USERNAME",
          "whom Redis knows us as"),
     _secret("cluster.redisPassword", "cluster.redis.password", optional(SECRET),
@@ -298,6 +347,8 @@ PARTS: dict[str, tuple[Key, ...]] = {
     "defaults": _DEFAULTS,
     "logging": _LOGGING,
     "metrics": _METRICS,
+    "telemetry": _TELEMETRY,
+    "dashboard": _DASHBOARD,
     "lake": _LAKE,
     "cluster": _CLUSTERED,
 }

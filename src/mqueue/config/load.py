@@ -20,6 +20,7 @@ from mqueue.config.keys import KEYS
 from mqueue.config.kinds import Unfit
 from mqueue.config.topics import topic_settings
 from mqueue.config.tree import Config
+from mqueue.model.settings import CLUSTER_PARTITIONS, Settings
 
 S = TypeVar("S", bound=Struct)
 
@@ -89,6 +90,8 @@ def _shown(given: Given) -> str:
 def _build(values: Mapping[str, Any], wheres: Mapping[str, str], problems: list[str]) -> Config:
     by_field = {field: values[path] for path, key in KEYS.items() if path in values and (field := key.field)}
     topic = {field[6:]: value for field, value in by_field.items() if field.startswith("topic.")}
+    if topic.get("partitions") is None:
+        topic["partitions"] = CLUSTER_PARTITIONS if by_field.get("cluster.databases") else Settings().partitions
     settings, wrong = topic_settings(topic)
     paths = {key.field: path for path, key in KEYS.items()}
     for name, sentence in wrong.items():

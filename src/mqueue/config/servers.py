@@ -1,4 +1,4 @@
-"""The kinds of values that name other servers: PostgreSQL, Redis, other nodes.
+"""The kinds of values that name other servers: PostgreSQL, Redis, other nodes, a collector of spans.
 
 Only their form is checked here. No sentence shows a password, nor what may be a part of one: of a URL that cannot be
 read only what follows the last `@` is shown.
@@ -22,6 +22,8 @@ _BETWEEN = re.compile(r"[,\s]\s*(?=postgres(?:ql)?://)")
 _HOSTS = re.compile(r"(?:(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]*)(?::[0-9]{1,5})?,?)*")
 _PLACE = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})")
 _PORT_MAX = 65_535
+_TRACES = "/v1/traces"
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\s*=\s*[!-+\--~]+(?: [!-+\--~]+)*")
 
 
 def _parse_databases(raw: Raw) -> tuple[Secret, ...]:
@@ -107,6 +109,28 @@ def _parse_node_url(raw: Raw) -> str:
     return text
 
 
+def _parse_collector(raw: Raw) -> str:
+    if not isinstance(raw, str) or not raw.isascii() or not raw.isprintable() or " " in raw.strip():
+        raise ValueError
+    told = urlsplit(raw.strip())
+    if told.scheme not in ("http", "https") or not told.hostname or told.query or told.fragment:
+        raise ValueError
+    if "@" in told.netloc:
+        raise Unfit("it takes no password in the URL: telemetry.headers")
+    if told.port == 0:
+        raise Unfit("nobody listens on port 0")
+    path = told.path.rstrip("/")
+    return f"{told.scheme}://{told.netloc}{path if path.endswith(_TRACES) else path + _TRACES}"
+
+
+def _parse_collector_headers(raw: Raw) -> Secret:
+    """Checked here, taken apart where they are used. What is wrong is not shown."""
+    text = raw.strip() if isinstance(raw, str) else ""
+    if not text or not all(_HEADER.fullmatch(pair.strip()) for pair in text.split(",")):
+        raise Unfit("it takes name=value, several with commas between them (what was given is not shown)")
+    return Secret(text)
+
+
 def _texts(raw: Raw, between: re.Pattern[str]) -> tuple[str, ...]:
     if raw is None or (isinstance(raw, str) and raw.strip().lower() == "none"):
         return ()
@@ -121,4 +145,6 @@ DATABASES = Kind(
     f"URLs such as {_FORM}, with commas between them", _parse_databases, lambda urls: ["********"] * len(urls)
 )
 PLACES = Kind("host:port, several with commas between them", _parse_places, list)
+COLLECTOR = Kind("http://host:port or https://host:port, with or without /v1/traces", _parse_collector)
+COLLECTOR_HEADERS = Kind("headers as name=value,name=value", _parse_collector_headers, lambda value: "********")
 NODE_URL = Kind("http://host:port or https://host:port", _parse_node_url)

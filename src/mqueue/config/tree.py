@@ -40,9 +40,17 @@ class Secret:
         return hash(self._text)
 
 
-class Address(Struct, frozen=True):
+class Address(Struct, frozen=True, eq=False):
     host: str
     port: int
+    asked_for: bool = True
+    """False: it is only there by default, and a server that cannot have it does without. The place is the same."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Address) and (self.host, self.port) == (other.host, other.port)
+
+    def __hash__(self) -> int:
+        return hash((self.host, self.port))
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -52,8 +60,8 @@ class Server(Struct, frozen=True):
     """Where it listens (None: not at all), and how much patience it has with those who connect."""
 
     http: Address = Address("127.0.0.1", 8080)
-    grpc: Address | None = Address("127.0.0.1", 9000)
-    amqp: Address | None = Address("127.0.0.1", 5672)
+    grpc: Address | None = Address("127.0.0.1", 9000, asked_for=False)
+    amqp: Address | None = Address("127.0.0.1", 5672, asked_for=False)
     connections_max: int = 10_000
     body_bytes_max: int = 48 * MIB
     headers_bytes_max: int = 64 * KIB
@@ -134,6 +142,20 @@ class Metrics(Struct, frozen=True):
     topics_max: int = 1_000
 
 
+class Telemetry(Struct, frozen=True):
+    """Where spans go; None: there are none."""
+
+    endpoint: str | None = None
+    headers: Secret | None = None
+    sample_ratio: float | None = None
+    """None: as the variables of OpenTelemetry say, else all."""
+    service_name: str = "mqueue"
+
+
+class Dashboard(Struct, frozen=True):
+    enabled: bool = True
+
+
 class LakeTables(Struct, frozen=True):
     """Where archived messages lie; None: nowhere."""
 
@@ -180,5 +202,7 @@ class Config(Struct, frozen=True):
     topic: Settings = Settings()
     logging: Logging = Logging()
     metrics: Metrics = Metrics()
+    telemetry: Telemetry = Telemetry()
+    dashboard: Dashboard = Dashboard()
     lake: LakeTables = LakeTables()
     cluster: Cluster = Cluster()

@@ -26,6 +26,7 @@ from mqueue.server.security.keys import ENTROPY_BYTES, KeyRecord, Keys
 T = TypeVar("T")
 
 QUOTAS_MAX = 10_000
+_KEYS_OFF = "API keys are not taken here: security.auth has to name keys"
 
 
 class KeyKeeper(Protocol):
@@ -116,6 +117,11 @@ class Administrator:
             lambda keys: keys.add(name, scopes, now=now, entropy=entropy, expires_at=expires_at)
         )
 
+    async def signing_secret(self, name: str) -> str:
+        if self._keys is None:
+            raise Refused(_KEYS_OFF, code="keys_off")
+        return self._keys.signing_secret(name)
+
     async def revoke_key(self, name: str) -> None:
         now = self._clock.now()
         await self._change_keys(lambda keys: keys.revoke(name, now))
@@ -125,7 +131,7 @@ class Administrator:
             while True:
                 await self._look_at_keys()
                 if self._keys is None:
-                    raise Refused("API keys are not taken here: security.auth has to name keys", code="keys_off")
+                    raise Refused(_KEYS_OFF, code="keys_off")
                 keys = self._keys.copy()
                 answer = change(keys)
                 if self._key_file is None or await _done(partial(self._key_file.save, keys)):

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from mqueue.model.errors import BadSetting, Error, Unavailable
+from mqueue.model.errors import BadSetting, Error, Stopping, Unavailable
 from mqueue.model.limits import WAIT_MS_MAX
 from mqueue.server.forwarding import talking
 from mqueue.server.forwarding.heads import FORWARDED, Heads
@@ -42,6 +42,8 @@ ANSWER_SECONDS = WAIT_MS_MAX / 1000 + 15
 FAREWELL_SECONDS = 10.0
 """How long an answer is still listened for that nobody wants any more."""
 OWNERS_MAX = 256
+_MAY_MOVE = (408, 503)
+"""What a node answers that is not, or soon not, the owner."""
 _ERROR = msgspec.json.Decoder(ErrorOut)
 
 
@@ -132,7 +134,7 @@ class Forwarder:
         try:
             line.ask(head, call.body)
             async with asyncio.timeout(None if route.lasts else ANSWER_SECONDS):
-                reply = await line.answer()
+                reply = await owner.answer(line)
         except asyncio.CancelledError:
             self._see_off(call, owner, line)
             raise
@@ -151,7 +153,7 @@ class Forwarder:
         return self._answer(call, owner, reply, hands_out)
 
     def _answer(self, call: Call, owner: Owner, reply: Reply, hands_out: bool) -> Answer:
-        if reply.status == Unavailable.status:
+        if reply.status in _MAY_MOVE:
             check_owner(reply)
         give_back = None
         if hands_out and reply.status < 300:
@@ -249,13 +251,15 @@ def check_first(call: Call) -> None:
 
 
 def check_owner(reply: Reply) -> None:
-    """Raise if the other node says that it is not the owner: whoever asked it has to look again."""
+    """Raise if the other node says that it is not the owner, or stops: whoever asked it has to look again."""
     try:
         told = _ERROR.decode(reply.body).error
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return
     if told.code == "not_owner":
         raise Unavailable(told.message, code="not_owner", applied=told.applied, retry_after=1)
+    if told.code == Stopping.code:
+        raise Unavailable(f"the owner is stopping: {told.message}", code="not_owner", retry_after=1)
 
 
 def _changes(route: Route) -> bool:
@@ -263,8 +267,8 @@ def _changes(route: Route) -> bool:
     return route.method != "GET" or route.verb == "receive"
 
 
-def _stopping(applied: bool | None = False) -> Unavailable:
-    return Unavailable("this node is stopping", applied=applied, retry_after=1)
+def _stopping(applied: bool | None = False) -> Stopping:
+    return Stopping("this node is stopping", applied=applied, retry_after=1)
 
 
 def _lost(owner: Owner, error: BaseException, applied: bool | None = False) -> Unavailable:

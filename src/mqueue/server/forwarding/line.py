@@ -10,7 +10,6 @@ on its way still comes. Knows no routes and no owners; decides nothing.
 from __future__ import annotations
 
 import asyncio
-import os
 import select
 import socket
 from collections import deque
@@ -22,6 +21,7 @@ from msgspec import Struct
 
 from mqueue.model.limits import ANSWER_TEXT_BYTES_MAX, KIB
 from mqueue.server.forwarding.heads import come_back
+from mqueue.server.http import keepalive
 from mqueue.server.http.answer import JSON, Headers
 
 _JOINED_MAX = 64 * KIB
@@ -29,7 +29,6 @@ _JOINED_MAX = 64 * KIB
 _AHEAD_BYTES_MAX = 256 * KIB
 """So much of an answer in pieces is read before somebody takes it."""
 _HEAD_BYTES_MAX = 64 * KIB
-_KEEPALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 
 
 class Broken(Exception):
@@ -156,7 +155,7 @@ class Line(asyncio.Protocol):
         self.hung_up = True
         number = _number(self._transport)
         if number is not None:
-            with suppress(OSError), _twin(number) as twin:
+            with suppress(OSError), keepalive.twin(number) as twin:
                 twin.shutdown(socket.SHUT_WR)
 
     def abort(self) -> None:
@@ -241,21 +240,11 @@ class Line(asyncio.Protocol):
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Let the kernel find out that the machine at the other end is gone."""
     number = _number(transport)
     if number is not None:
-        with suppress(OSError), _twin(number) as twin:
-            twin.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in _KEEPALIVE:
-                if hasattr(socket, name):
-                    twin.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        keepalive.keep_alive(number)
 
 
 def _number(transport: asyncio.BaseTransport) -> int | None:
     found = None if transport.is_closing() else transport.get_extra_info("socket")
     return None if found is None or found.fileno() < 0 else int(found.fileno())
-
-
-def _twin(number: int) -> socket.socket:
-    """The same connection once more: loops do not let one touch the socket of theirs."""
-    return socket.socket(fileno=os.dup(number))

@@ -11,7 +11,7 @@ import ssl
 from urllib.parse import urlsplit
 
 from mqueue.model.errors import Backpressure, BadSetting, Unavailable
-from mqueue.server.forwarding.line import Line
+from mqueue.server.forwarding.line import Broken, Line, Reply
 
 LINES_MAX = 1_000
 WAITING_MAX = 900
@@ -21,6 +21,12 @@ ROOM_SECONDS = 10.0
 """How long a request waits for a connection while all are taken."""
 KEEP_SECONDS = 15.0
 """A connection that rests for longer is not used again: the other side may be about to close it."""
+QUIET_SECONDS = 3.0
+"""Who has not answered for so long is asked whether it is there at all."""
+DOUBTED_SECONDS = 0.5
+"""The same, for who was not there when that was asked last."""
+PULSE_SECONDS = 3.0
+"""Whoever does not say so within this time is not."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -40,6 +46,9 @@ class Owner:
         self._waiting = asyncio.Semaphore(WAITING_MAX)
         self._taken = 0
         self._resting: list[Line] = []
+        self._pulse: asyncio.Task[bool] | None = None
+        """One asks for all who want to know."""
+        self._doubted = False
 
     @property
     def unused(self) -> bool:
@@ -105,7 +114,48 @@ class Owner:
         if waits:
             self._waiting.release()
 
+    async def answer(self, line: Line) -> Reply:
+        """The answer to what was asked on a line, however long it takes; unless nobody is there. Raises Broken, or
+        TimeoutError.
+
+        A connection over which nothing gets through any more looks like one on which somebody thinks for long.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(DOUBTED_SECONDS if self._doubted else QUIET_SECONDS):
+                    return await line.answer()
+            except TimeoutError:
+                if not await self._lives():
+                    raise
+
+    async def _lives(self) -> bool:
+        if self._pulse is None:
+            self._pulse = asyncio.get_running_loop().create_task(self._ask_life())
+            self._pulse.add_done_callback(self._asked_life)
+        return await asyncio.shield(self._pulse)
+
+    async def _ask_life(self) -> bool:
+        """On a connection of its own: those there are may be the trouble."""
+        line: Line | None = None
+        try:
+            async with asyncio.timeout(PULSE_SECONDS):
+                line = await self._connected()
+                line.ask(f"GET /livez HTTP/1.1\r\nhost: {self.netloc}\r\n\r\n".encode("latin-1"), b"")
+                await line.answer()
+        except (Broken, Unavailable, TimeoutError):
+            return False
+        finally:
+            if line is not None:
+                line.abort()
+        return True
+
+    def _asked_life(self, done: asyncio.Task[bool]) -> None:
+        self._pulse = None
+        self._doubted = done.cancelled() or not done.result()
+
     def close(self) -> None:
+        if self._pulse is not None:
+            self._pulse.cancel()
         for line in self._resting:
             line.abort()
         self._resting.clear()

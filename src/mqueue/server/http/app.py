@@ -13,15 +13,19 @@ from urllib.parse import parse_qsl, unquote
 
 from mqueue.model.errors import Error, Forbidden, Refused, Unavailable
 from mqueue.server.forwarding.voucher import PEER, Voucher
+from mqueue.server.http import session
 from mqueue.server.http.answer import Answer, Streamed, error_answer
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Route, Routes
 from mqueue.server.http.service import Receive, Send, Service
 from mqueue.server.http.sockets import check_pushed, refuse, talk
+from mqueue.server.http.sqs.errors import is_sqs, sqs_error
+from mqueue.server.http.turnstile import LARGE_BYTES, Turnstile
 from mqueue.server.http.v1.push import wanted_of
 from mqueue.server.http.watching import Watch
 from mqueue.server.security.peers import is_local
 from mqueue.server.security.principal import Principal, Rejected
+from mqueue.server.security.sigv4 import SCHEME
 
 LOGGER = logging.getLogger("mqueue.server")
 
@@ -38,6 +42,7 @@ class App:
         self.service = service
         self._routes = routes
         self._watch = watch
+        self._turnstile = Turnstile()
 
     def admit(
         self, method: str, target: str, headers: Mapping[str, str], socket: str, certificate: bytes | None
@@ -50,18 +55,25 @@ class App:
         service = self.service
         path, _, asked = target.partition("?")
         route, names = self._routes.find(method, path)
+        if route.within is not None:
+            route = route.within(headers)
         query = _query(asked) if asked else {}
         if service.local and route.place != "open":
             check_host(headers.get("host", ""))
         if "origin" in headers or "sec-fetch-site" in headers:
             check_origin(headers, route)
         peer = service.door.peer(headers, socket)
-        principal, vouched = NOBODY, None
+        principal, vouched, signed = NOBODY, None, False
         if route.place != "open":
             now = service.clock.now()
             if service.voucher is not None:
                 vouched = self._vouched(service.voucher, method, target, headers, peer, now)
-            principal = vouched or service.door.caller(headers, peer, certificate, now)
+            headers = session.entered(headers, only_looks(method, route))
+            signed = vouched is None and route.signed and headers.get("authorization", "").startswith(SCHEME)
+            if signed:
+                principal = service.door.claimant(headers, peer, now)
+            else:
+                principal = vouched or service.door.caller(headers, peer, certificate, now)
         if vouched is not None:
             peer = headers.get(PEER, "")
         namespace = _namespace(query, headers)
@@ -70,6 +82,7 @@ class App:
             service, method, shown, names, query, headers, principal, namespace, peer=peer, certificate=certificate
         )
         call.target = target
+        call.unproven = signed
         call.vouched = vouched is not None
         demand(call, route)
         return call, route
@@ -89,17 +102,28 @@ class App:
         begun = watch.begin()
         answer: Answer | Streamed | None = None
         try:
-            places = self.service.places
-            answer = await (route.handler(call) if places is None else places.answer(call, route))
+            if call.unproven:
+                self._prove(call)
+            if len(call.body) >= LARGE_BYTES:
+                await self._turnstile.turn(call.namespace)
+            service = self.service
+            work = route.handler(call) if service.places is None else service.places.answer(call, route)
+            answer = await (work if service.telemetry is None else service.telemetry.told(call, route, work))
         except Exception as error:
-            answer = _told(error, f"{call.method} {call.path}")
+            answer = _told(error, f"{call.method} {call.path}", call.headers)
         finally:
             watch.end(call, route, answer, begun)
         return answer
 
-    def refusal(self, error: Exception, what: str) -> Answer:
+    def _prove(self, call: Call) -> None:
+        service = self.service
+        now = service.clock.now()
+        call.principal = service.door.prove(call.headers, call.method, call.target, call.body, call.peer, now)
+        call.unproven = False
+
+    def refusal(self, error: Exception, what: str, headers: Mapping[str, str] | None = None) -> Answer:
         """What a caller is told who was not admitted."""
-        answer = _told(error, what)
+        answer = _told(error, what, headers or {})
         self._watch.turned_away(answer.status)
         return answer
 
@@ -122,12 +146,17 @@ class App:
         await (talk if places is None else places.talk)(call, wanted, receive, send)
 
 
-def _told(error: Exception, what: str) -> Answer:
-    """What the caller is told of an error. Those that are not on purpose go to the log."""
-    if isinstance(error, Error):
-        return error_answer(error)
-    LOGGER.error("%s failed", what, exc_info=error)
-    return error_answer(Unavailable("something went wrong inside", code="internal", applied=None))
+def _told(error: Exception, what: str, headers: Mapping[str, str]) -> Answer:
+    """What the caller is told of an error, in the words of his protocol. Those not on purpose go to the log."""
+    if not isinstance(error, Error):
+        LOGGER.error("%s failed", what, exc_info=error)
+        error = Unavailable("something went wrong inside", code="internal", applied=None)
+    return sqs_error(error) if is_sqs(headers) else error_answer(error)
+
+
+def only_looks(method: str, route: Route) -> bool:
+    """A GET may hand out messages: that is more than to look."""
+    return method in ("GET", "HEAD") and route.verb in ("read", "manage")
 
 
 def demand(call: Call, route: Route) -> None:

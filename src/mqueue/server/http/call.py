@@ -52,6 +52,8 @@ class Call(Struct):
     """Set when the caller has left."""
     target: str = ""
     """Path and query as they came."""
+    unproven: bool = False
+    """The caller signed the request, and nobody has looked at the signature yet."""
     vouched: bool = False
     """Another node answers for the caller: it let him in, and looks whether he may stay."""
     home: AsyncBroker | None = None
@@ -79,7 +81,8 @@ class Call(Struct):
     @property
     def consumer(self) -> str:
         """Escaped as in a URL: headers carry no other text than Latin."""
-        return unquote(self.headers.get("x-mqueue-consumer", ""))
+        text = self.headers.get("x-mqueue-consumer", "")
+        return unquote(text) if "%" in text else text
 
     @property
     def brings_arrow(self) -> bool:
@@ -101,10 +104,14 @@ class Call(Struct):
 
     def demand_again(self, verb: Verb) -> None:
         """Raise unless the caller of a long conversation is still let in, and may still do this in the topic."""
-        service = self.service
-        if not self.vouched:
-            self.principal = service.door.known(self.headers, self.peer, self.certificate, service.clock.now())
+        self.look_again()
         self.demand(verb, self.namespace, self.topic)
+
+    def look_again(self) -> None:
+        """Raise unless the caller of a long conversation is still let in. What he may do is what he may do now."""
+        if not self.vouched:
+            door, now = self.service.door, self.service.clock.now()
+            self.principal = door.known(self.headers, self.peer, self.certificate, now)
 
     def parsed(self, decoder: msgspec.json.Decoder[T]) -> T:
         """The body from JSON; an empty one stands for `{}`."""

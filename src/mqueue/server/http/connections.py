@@ -13,6 +13,8 @@ from mqueue.server.http.reading import Room
 from mqueue.server.http.websockets import WebSockets
 
 SWEEP_SECONDS = 0.25
+LEAVE_SECONDS = 0.3
+"""A server that stops turns newcomers away for so long before it closes the door: who was on his way is told."""
 _TURNED_AWAY_MAX = 1000
 
 
@@ -47,6 +49,8 @@ class Connections:
         self.idle_seconds = bounds.idle_timeout_ms / 1000
         self.room = Room(bounds.bodies_bytes_max)
         self.open: set[Open] = set()
+        self._parting: set[Open] = set()
+        """Those who were told that the server stops, and have only to go: nobody waits for them."""
         self.websockets = WebSockets(app)
         self.now = self.loop.time()
         """The time of the last sweep: near enough for deadlines."""
@@ -55,7 +59,7 @@ class Connections:
         self._next = self.loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def __len__(self) -> int:
-        return len(self.open) + len(self.websockets)
+        return len(self.open) + len(self._parting) + len(self.websockets)
 
     @property
     def crowded(self) -> bool:
@@ -70,21 +74,38 @@ class Connections:
     def add(self, connection: Open) -> None:
         self.open.add(connection)
 
+    def part(self, connection: Open) -> None:
+        self.open.discard(connection)
+        self._parting.add(connection)
+
     def discard(self, connection: Open) -> None:
         self.open.discard(connection)
+        self._parting.discard(connection)
         if self.stopping and not self.open:
             self._empty.set()
 
-    async def drain(self) -> None:
-        """Let what is under way come to its end, for as long as is allowed; then end it."""
+    async def leave(self) -> None:
+        """Tell everybody that this is the end. Back once nobody is there any more, or after a while: who is busy may
+        stay, see `drain`."""
         self.stopping = True
         for connection in list(self.open):
             connection.finish()
         self.websockets.finish()
+        end = self.loop.time() + LEAVE_SECONDS
+        while self.open or self._parting:
+            self._empty.clear()
+            left = end - self.loop.time()
+            if left <= 0:
+                return
+            await _within(self._empty, left)
+
+    async def drain(self) -> None:
+        """Let what is under way come to its end, for as long as is allowed; then end it. After `leave`."""
         if self.open:
+            self._empty.clear()
             await _within(self._empty, self.bounds.drain_timeout_ms / 1000)
         works = [connection.work for connection in self.open if connection.work is not None]
-        for connection in list(self.open):
+        for connection in [*self.open, *self._parting]:
             connection.abort()
         for work in works:
             work.cancel()
@@ -94,7 +115,7 @@ class Connections:
 
     def _sweep(self) -> None:
         now = self.now = self.loop.time()
-        for connection in [one for one in self.open if one.deadline <= now]:
+        for connection in [one for one in (*self.open, *self._parting) if one.deadline <= now]:
             connection.expire()
         self.websockets.sweep(now)
         self._next = self.loop.call_later(SWEEP_SECONDS, self._sweep)

@@ -59,9 +59,6 @@ def routes(table: Sequence[Route]) -> tuple[Route, ...]:
     async def style(call: Call) -> Answer:
         return Answer(200, STYLE.encode(), CSS, (*_HEADERS, ("cache-control", "max-age=3600")))
 
-    async def root(call: Call) -> Answer:
-        return Answer(303, b"", HTML, (*_HEADERS, ("location", "/docs")))
-
     @cache
     def described() -> bytes:
         return msgspec.json.format(msgspec.json.encode(document(everything)), indent=1)
@@ -74,7 +71,6 @@ def routes(table: Sequence[Route]) -> tuple[Route, ...]:
         Route("GET", "/openapi.json", openapi, "read", "open", "This API as an OpenAPI document", gives=dict[str, Any]),
         Route("GET", "/docs", docs, "read", "open", "This API as a page", kind=HTML),
         Route("GET", STYLE_PATH, style, "read", "open", "How the page looks", kind=CSS),
-        Route("GET", "/", root, "read", "open", "Leads to the page", status=303),
     )
     everything = (*table, *own)
     return own

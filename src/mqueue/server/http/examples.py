@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from mqueue.broker.members import GroupMembers, Membership
 from mqueue.broker.numbers import TopicStats
-from mqueue.wire import json, json_manage, json_seeds
+from mqueue.wire import (
+    json,
+    json_browse,
+    json_cluster,
+    json_manage,
+    json_overview,
+    json_schedules,
+    json_seeds,
+    json_session,
+)
 
 PATH_EXAMPLES = {
     "topic": "orders",
@@ -16,6 +26,7 @@ PATH_EXAMPLES = {
     "namespace": "tenant-a",
     "transaction": "job-17",
     "partition": "0",
+    "file": "main.js",
 }
 
 _TIME = "2026-01-14T15:00:00.000Z"
@@ -43,14 +54,46 @@ _LEASE = {
     "messages": [_MESSAGE],
 }
 _STATES = {"ready": 3, "waiting": 1, "leased": 2, "acked": 36, "dead": 0, "expired": 0, "cancelled": 0}
-_GROUP = {**_STATES, "lapsed": 0, "delivered": 39, "oldest_ready_seconds": 0.25}
+_GROUP = {
+    **_STATES,
+    "lapsed": 0,
+    "delivered": 39,
+    "oldest_ready_seconds": 0.25,
+    "assigned": True,
+    "members": 2,
+    "rebalances": 2,
+}
+_GLANCE = {
+    "in_per_second": 12.5,
+    "out_per_second": 12.0,
+    "ready": 3,
+    "waiting": 1,
+    "leased": 2,
+    "oldest_at": _TIME,
+}
 _SETTINGS = {"partitions": 6, "max_retries": 5, "visibility": 60.0, "retention": {"hours": 72.0}}
 _CURSOR = {
     "name": "archive",
     "topic": "orders",
     "offsets": {"0": 17},
     "made_at": _TIME,
+    "set_at": _TIME,
     "expires_at": "2026-01-21T15:00:00.000Z",
+}
+
+_SCHEDULE = {
+    "name": "archive",
+    "topic": "orders",
+    "tz": "Europe/Berlin",
+    "misfire": "once",
+    "paused": False,
+    "count": 36,
+    "made_at": _TIME,
+    "priority": 25,
+    "cron": "0 9 * * 1-5",
+    "next_at": "2026-01-15T08:00:00.000Z",
+    "payload": '{"kind":"daily"}',
+    "headers": {"content-type": "application/json"},
 }
 
 _EXAMPLES: dict[Any, Any] = {
@@ -78,6 +121,38 @@ _EXAMPLES: dict[Any, Any] = {
         "text": f"message {PATH_EXAMPLES['id']} in orders\n  …",
     },
     json.ExplanationOut: {"code": "leased", "sentence": "it is leased", "until": _TIME, "by": "worker-1", "ahead": 0},
+    json_browse.BrowseOut: {"messages": [{**_SEEN, "state": "ready", "payload_bytes": 7}], "next": "0.7"},
+    json_browse.PrioritiesOut: {"priorities": [{"priority": 25, "ready": 3, "waiting": 1, "leased": 2}]},
+    json_overview.OverviewOut: {
+        "at": _TIME,
+        "topics": 1,
+        "totals": {"topics": 1, **_GLANCE},
+        "rows": [{"namespace": "default", "topic": "orders", **_GLANCE, "published": 42, "groups": 1}],
+        "namespaces": [{"namespace": "default", "topics": 1, **_GLANCE}],
+        "past": [[1768402800000, 12.5, 12.0, 3, 1, 2, 0, 0]],
+    },
+    json_cluster.ClusterOut: {
+        "nodes": [
+            {
+                "address": "10.0.0.1:8080",
+                "version": "0.1.0",
+                "started_at": _TIME,
+                "connections": 12,
+                "leases": 2,
+                "storage": "cluster",
+                "shards": [{"name": "shard-0", "up": True, "breaker": "closed", "owned": 512, "beat_age_seconds": 0.4}],
+            }
+        ]
+    },
+    json_session.LoginIn: {"credential": "mq_…"},
+    json_session.SessionOut: {
+        "login": False,
+        "subject": "shop",
+        "via": "key",
+        "grants": ["read:tenant-a"],
+        "csrf": "5be8a94d9c8f2be3a60c1d9e427d0c1f",
+        "version": "0.1.0",
+    },
     json_manage.TopicSettings: _SETTINGS,
     json_manage.TopicsOut: {"topics": ["orders", "orders.dlq"], "next": None},
     json_manage.TopicOut: {"topic": "orders", "namespace": "default", "settings": _SETTINGS},
@@ -98,6 +173,51 @@ _EXAMPLES: dict[Any, Any] = {
         "groups": {"billing": _GROUP},
     },
     json_manage.GroupIn: {"start": "latest"},
+    json_manage.JoinIn: {"member": "worker-1"},
+    json_manage.HeartbeatIn: {"member": "worker-1", "generation": 3, "version": 7, "wait": "3s"},
+    json_manage.LeaveIn: {"member": "worker-1", "generation": 3},
+    Membership: {
+        "topic": "orders",
+        "group": "billing",
+        "member": "worker-1",
+        "generation": 3,
+        "partitions": [0, 1, 2],
+        "revoked": [],
+        "version": 7,
+        "heartbeat_seconds": 3.0,
+        "session_seconds": 10.0,
+    },
+    GroupMembers: {
+        "topic": "orders",
+        "group": "billing",
+        "assigned": True,
+        "members": [
+            {
+                "member": "worker-1",
+                "generation": 3,
+                "consumer": "",
+                "joined_at": _TIME,
+                "heard_at": _TIME,
+                "partitions": [0, 1, 2],
+                "revoked": [],
+            }
+        ],
+        "partitions": [
+            {"partition": 0, "member": "worker-1", "moving_to": "", "ready": 3, "waiting": 0, "leased": 1, "end": 40}
+        ],
+        "rebalances": 2,
+        "history": [
+            {
+                "number": 2,
+                "at": _TIME,
+                "reason": "worker-1 joined",
+                "members": 2,
+                "moved": 3,
+                "seconds": 0.05,
+                "paused_seconds": 0.05,
+            }
+        ],
+    },
     json_manage.GroupOut: {"group": "billing", **_GROUP},
     json_manage.GroupsOut: {"groups": [{"group": "billing", **_GROUP}], "next": None},
     json_manage.SeekIn: {"to": "2026-01-14T12:00:00Z"},
@@ -108,12 +228,29 @@ _EXAMPLES: dict[Any, Any] = {
     },
     json_manage.RedriveIn: {"filter": "reason = max_retries", "rate": 100.0},
     json_manage.RedriveOut: {"matched": 1, "redriven": 1, "dry_run": False},
+    json_manage.DeadDeleteIn: {"filter": "fingerprint = 3f2a9c0b1d4e"},
+    json_manage.DeadDeletedOut: {"matched": 1, "deleted": 1, "dry_run": False},
+    json_manage.DeadErrorsOut: {
+        "errors": [
+            {
+                "fingerprint": "3f2a9c0b1d4e",
+                "reason": "max_retries",
+                "error": "order <n> of <ip>: timed out",
+                "transient": True,
+                "count": 17,
+                "first_at": _TIME,
+                "last_at": _TIME,
+                "groups": ["billing"],
+                "ids": [PATH_EXAMPLES["id"]],
+            }
+        ]
+    },
     json_manage.NamespacesOut: {"namespaces": [{"namespace": "default", "topics": 2}], "next": None},
     json_manage.QuotaIn: {"per_minute": 60_000},
     json_manage.QuotaOut: {"namespace": "tenant-a", "per_minute": 60_000},
     json_manage.QuotasOut: {"quotas": [{"namespace": "tenant-a", "per_minute": 60_000}], "next": None},
     json_manage.KeyIn: {"name": "shop", "scopes": ["write:tenant-a/orders", "read:tenant-a"]},
-    json_manage.KeyMadeOut: {"name": "shop", "key": "mq_…"},
+    json_manage.KeyMadeOut: {"name": "shop", "key": "mq_…", "secret_access_key": "0Vq…"},
     json_manage.KeysOut: {
         "keys": [{"name": "shop", "scopes": ["read:tenant-a"], "created_at": _TIME, "expires_at": None}],
         "next": None,
@@ -121,6 +258,16 @@ _EXAMPLES: dict[Any, Any] = {
     json_manage.CursorIn: {"offsets": {"0": 17}, "ttl": "7d"},
     json_manage.CursorOut: _CURSOR,
     json_manage.CursorsOut: {"cursors": [_CURSOR]},
+    json_schedules.ScheduleIn: {
+        "topic": "orders",
+        "name": "archive",
+        "cron": "0 9 * * 1-5",
+        "tz": "Europe/Berlin",
+        "message": {"payload_json": {"kind": "daily"}, "priority": "high"},
+    },
+    json_schedules.ScheduleChange: {"paused": True},
+    json_schedules.ScheduleOut: _SCHEDULE,
+    json_schedules.SchedulesOut: {"schedules": [_SCHEDULE], "next": None},
     json_manage.StageIn: {"messages": [{"payload": "four"}, {"payload": "five"}]},
     json_manage.StagedOut: {"id": "job-17", "part": "task-3", "messages": 1000},
     json_manage.CommitIn: {"parts": ["task-3"]},

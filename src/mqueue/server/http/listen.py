@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import ssl
 
 from mqueue.server.http.app import App
 from mqueue.server.http.connections import Connections
+from mqueue.server.http.keepalive import keep_alive
 from mqueue.server.http.protocol import Connection
 
 _BACKLOG = 4096
+_TURNS_TO_LET_IN = 100
 
 
 class Listener:
@@ -32,8 +35,11 @@ class Listener:
                 ssl_handshake_timeout=patience,
             )
         except BaseException:
+            await connections.leave()
             await connections.drain()
             raise
+        for listening in server.sockets:
+            keep_alive(listening.fileno())
         return cls(server, connections)
 
     @property
@@ -41,7 +47,24 @@ class Listener:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Let nobody in any more, end what waits, and let the rest come to its end."""
-        self._server.close()
+        """Let nobody in any more, end what waits, and let the rest come to its end.
+
+        Who has connected and is not let in would be cut off, and not know whether he was heard: so the door is closed
+        when nobody stands before it.
+        """
         self.connections.app.service.stopping.set()
+        await self.connections.leave()
+        for _ in range(_TURNS_TO_LET_IN):
+            if not _awaited(self._server):
+                break
+            await asyncio.sleep(0)
+        self._server.close()
         await self.connections.drain()
+
+
+def _awaited(server: asyncio.Server) -> bool:
+    """Whether somebody has connected whom we have not let in yet."""
+    poll = select.poll()
+    for socket in server.sockets:
+        poll.register(socket.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

@@ -37,11 +37,14 @@ _SECTIONS = {  # the first word that is in a path decides
     "quotas": "Administration",
     "keys": "Administration",
     "stats": "Administration",
+    "overview": "Administration",
+    "cluster": "Administration",
+    "session": "Administration",
 }
 OTHERS = "Routes of other queues"
 SECTIONS = ("Messages", "Topics", "Groups", "Dead letters", "Pipeline", "Administration", "Operations", OTHERS)
 assert set(_SECTIONS.values()) <= set(SECTIONS)
-_OPERATIONS = ("health", "livez", "readyz", "metrics", "openapi.json", "docs", "")
+_OPERATIONS = ("health", "livez", "readyz", "metrics", "openapi.json", "docs", "dashboard", "")
 
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9._-]+$", "minLength": 1, "maxLength": NAME_LENGTH_MAX}
 _PATH_SCHEMAS: dict[str, Json] = {

@@ -4,7 +4,9 @@
               │          │
               └─ wrong, too long, too slow ─► one answer, and the end
 
-Whoever leaves cancels what is being done for him. Knows no routes, and nothing of what is in a body.
+Whoever leaves cancels what is being done for him. When the server stops, whoever rests is told so by an answer that he
+did not ask for: he may be asking at that very moment, and would not know whether he was heard. Who connects after that
+is told the same. Knows no routes, and nothing of what is in a body.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import math
 import select
 from typing import cast
 
-from mqueue.model.errors import Backpressure, Error
+from mqueue.model.errors import Backpressure, Error, Stopping
 from mqueue.server.http import rendering
 from mqueue.server.http.answer import Answer, Streamed, error_answer
 from mqueue.server.http.connections import Connections
@@ -71,7 +73,7 @@ class Connection(asyncio.Protocol):
         connections = self._connections
         self._transport = cast(asyncio.Transport, transport)
         connections.add(self)
-        if connections.crowded:
+        if connections.crowded or connections.stopping:
             self._turn_away()
             return
         address = transport.get_extra_info("peername")
@@ -121,6 +123,10 @@ class Connection(asyncio.Protocol):
         if connections.flooded:
             self.abort()
             return
+        if connections.stopping:
+            connections.part(self)
+            self._end(error_answer(_stopping()))
+            return
         most = connections.bounds.connections_max
         why = f"{len(connections)} connections; {most} are allowed"
         self._end(error_answer(Backpressure(why, code="crowded", retry_after=1)))
@@ -141,9 +147,12 @@ class Connection(asyncio.Protocol):
 
     def finish(self) -> None:
         """Close as soon as nothing is under way."""
-        if self._work is None and self._stage == "idle":
-            self._over = True
-            self._transport.close()
+        if self._over or self._work is not None or self._stage != "idle":
+            return
+        self._over = True
+        self._connections.part(self)
+        self._send(error_answer(_goodbye()), last=True)
+        self._listen_on()
 
     def abort(self) -> None:
         self._over = True
@@ -294,6 +303,10 @@ class Connection(asyncio.Protocol):
             self.deadline = self._connections.now + self._connections.body_seconds  # to take what is left
             self._transport.close()
             return
+        self._listen_on()
+
+    def _listen_on(self) -> None:
+        """Say that nothing more comes, and wait for the other side to go."""
         self.deadline = self._connections.now + LINGER_SECONDS
         if self._held:
             self._transport.resume_reading()
@@ -307,6 +320,17 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         self._connections.discard(self)
         self._connections.websockets.take_over(self._transport, request, reader.certificate)
+
+
+def _stopping() -> Stopping:
+    return Stopping("this server is stopping, and did nothing; ask another one, or this one later", retry_after=1)
+
+
+def _goodbye() -> Stopping:
+    """408 is what may come unasked: those who know HTTP take it for the end of a connection that rested."""
+    error = _stopping()
+    error.status = TooSlow.status
+    return error
 
 
 def _unread(transport: asyncio.Transport) -> bool:

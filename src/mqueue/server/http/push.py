@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from mqueue.broker import remote
 from mqueue.broker.holding import held
 from mqueue.model.limits import WAIT_MS_MAX
+from mqueue.server.http import delivered
 from mqueue.server.http.call import Call
 
 T = TypeVar("T")
@@ -60,8 +61,11 @@ class Pushing:
             if not await self._wait_for_room(min(left, _LOOK_SECONDS)):
                 return None
         wait = min(patience, WAIT_MS_MAX / 1000)
+        since = delivered.begun(self._call)
         asking = remote.receive(self._call.behind, self._asking(room, wait))
         handed = await unless_over(self._call, asking, self._give_back)
+        if handed:
+            delivered.tell(self._call, self._wanted.group, handed, since)
         for lease in handed or ():
             if lease.token:
                 self._remember(lease.token, [message.id for message in lease.messages])

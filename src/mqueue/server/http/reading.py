@@ -156,7 +156,7 @@ class Reader:
         try:
             self._admitted = self._app.admit(method, self._path(), headers, self._peer, self.certificate)
         except Exception as error:
-            self._refusal = self._app.refusal(error, f"{method} {self._target!r:.200}")
+            self._refusal = self._app.refusal(error, f"{method} {self._target!r:.200}", headers)
         self._expect_body(headers)
 
     def on_body(self, body: bytes) -> None:
@@ -243,7 +243,7 @@ class Reader:
         raise Stopped
 
     def _refused(self, error: Exception) -> Answer:
-        return self._app.refusal(error, "a request")
+        return self._app.refusal(error, "a request", self._headers)
 
     def _changed(self, behind: bytes) -> Answer | None:
         """A request asked for another protocol. All but WebSockets are passed over: it is read again without that."""

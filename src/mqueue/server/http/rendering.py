@@ -20,7 +20,7 @@ def whole(answer: Answer, last: bool, without_body: bool) -> tuple[bytes, bytes]
         head += _lines(answer.headers)
     if last:
         head += CLOSE
-    if answer.status == 204:
+    if answer.status in (204, 304):
         return head + b"\r\n", b""
     return head + b"content-length: %d\r\n\r\n" % len(body), b"" if without_body else body
 

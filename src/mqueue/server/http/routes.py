@@ -5,7 +5,7 @@ The table is data: the OpenAPI document, the page of routes and the test of righ
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
@@ -67,6 +67,10 @@ class Route(Struct, frozen=True):
     """Its body carries messages, and may be as long as the server takes any; others are short."""
     lasts: bool = False
     """It takes as long as the caller asks for, and ends when he leaves."""
+    signed: bool = False
+    """Callers may sign the whole request instead of showing a secret: who they are is proven when the body is there."""
+    within: Callable[[Mapping[str, str]], Route] | None = None
+    """Which route it is, by the headers: where several have the same path."""
 
 
 class Routes:
@@ -74,7 +78,8 @@ class Routes:
 
     def __init__(self, table: Iterable[Route]) -> None:
         self._fixed: dict[str, dict[str, Route]] = {}
-        self._open: dict[int, list[tuple[list[str], dict[str, Route]]]] = {}
+        self._open: dict[int, list[_Shape]] = {}
+        """By the number of segments; fixed segments come first, where several fit."""
         for route in table:
             methods = self._methods(route.path)
             assert route.method not in methods, f"{route.method} {route.path} stands twice"
@@ -100,26 +105,57 @@ class Routes:
         if "{" not in path:
             return self._fixed.setdefault(path, {})
         segments = path.split("/")
-        known = self._open.setdefault(len(segments), [])
-        for pattern, methods in known:
-            if pattern == segments:
-                return methods
-        known.append((segments, {}))
-        known.sort(key=lambda entry: [segment.startswith("{") for segment in entry[0]])  # fixed segments first
-        return self._methods(path)
+        opened = tuple(segment.startswith("{") for segment in segments)
+        shapes = self._open.setdefault(len(segments), [])
+        shape = next((one for one in shapes if one.opened == opened), None)
+        if shape is None:
+            shape = _Shape(opened)
+            shapes.append(shape)
+            shapes.sort(key=lambda one: one.opened)
+        return shape.methods(segments)
 
     def _match(self, path: str) -> tuple[dict[str, Route] | None, dict[str, str]]:
         segments = path.split("/")
-        for pattern, methods in self._open.get(len(segments), ()):
-            names: dict[str, str] = {}
-            for wanted, given in zip(pattern, segments, strict=True):
-                if wanted.startswith("{") and given:
-                    names[wanted[1:-1]] = _unquoted(given) if "%" in given else given
-                elif wanted != given:
-                    break
-            else:
-                return methods, names
+        for shape in self._open.get(len(segments), ()):
+            found = shape.find(segments)
+            if found is not None:
+                return found
         return None, {}
+
+
+class _Shape:
+    """Paths of one length that have names in the same places: their fixed segments are looked up all at once."""
+
+    def __init__(self, opened: tuple[bool, ...]) -> None:
+        self.opened = opened
+        """For each segment, whether it stands for a name."""
+        self._places = [place for place, is_name in enumerate(opened) if is_name]
+        self._known: dict[str, tuple[list[str], dict[str, Route]]] = {}
+        """By the path without its names: what they are called, and the methods."""
+
+    def methods(self, segments: list[str]) -> dict[str, Route]:
+        names = [segments[place][1:-1] for place in self._places]
+        known, methods = self._known.setdefault(self._fixed(segments), (names, {}))
+        assert known == names, f"{'/'.join(segments)} stands twice, with other names"
+        return methods
+
+    def find(self, segments: list[str]) -> tuple[dict[str, Route], dict[str, str]] | None:
+        known = self._known.get(self._fixed(segments))
+        if known is None:
+            return None
+        names: dict[str, str] = {}
+        for name, place in zip(known[0], self._places, strict=True):
+            given = segments[place]
+            if not given:
+                return None
+            names[name] = _unquoted(given) if "%" in given else given
+        return known[1], names
+
+    def _fixed(self, segments: list[str]) -> str:
+        rest = segments.copy()
+        for place in self._places:
+            rest[place] = ""
+        return "/".join(rest)
 
 
 def _unquoted(segment: str) -> str:

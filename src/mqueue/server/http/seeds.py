@@ -23,6 +23,7 @@ from mqueue.model.limits import ANSWER_BYTES_MAX
 from mqueue.model.message import Draft
 from mqueue.model.names import check_name
 from mqueue.model.times import instant_ms, to_datetime
+from mqueue.server.http import delivered
 from mqueue.server.http.answer import Answer, as_json
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Parameter, Route
@@ -84,7 +85,9 @@ async def dequeue(call: Call) -> Answer:
     topic, limit = _asked(call, "receive")
     wanted = remote.Wanted((topic,), limit, consumer=CONSUMER)
     answers: list[DequeuedOut] = []
+    since = delivered.begun(call)
     leases = await remote.receive(call.behind, wanted)
+    delivered.tell(call, wanted.group, leases, since)
     for handed in leases:
         call.service.dequeued.add(call.namespace, (message.id for message in handed.messages), handed.token)
         answers += [_dequeued(message, lease=handed.token) for message in handed.messages]
@@ -198,7 +201,9 @@ async def consume(call: Call) -> Answer:
         raise Refused("no consumer is named; give ?consumerID=", code="bad_query")
     limit = _limit(call, "batch", 1)
     wanted = remote.Wanted((call.topic,), limit, group=check_name(consumer, "group"), mode="at_most_once")
+    since = delivered.begun(call)
     handed = await remote.receive(call.behind, wanted)
+    delivered.tell(call, wanted.group, handed, since)
     return as_json(TextsOut([_text(message) for lease in handed for message in lease.messages]))
 
 

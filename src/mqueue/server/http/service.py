@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -16,14 +16,18 @@ from mqueue.server.forwarding.voucher import Voucher
 from mqueue.server.http.dequeued import Dequeued
 from mqueue.server.http.streams import Streams
 from mqueue.server.metrics.page import Page
+from mqueue.server.overview.window import Asked
 from mqueue.server.security.keys import KeyRecord
 from mqueue.server.security.principal import Principal
+from mqueue.wire.json_cluster import ClusterOut
+from mqueue.wire.json_overview import OverviewOut
 
 if TYPE_CHECKING:
-    from mqueue.broker.remote import Wanted
+    from mqueue.broker.remote import Handed, HandedTable, Wanted
     from mqueue.server.http.answer import Answer, Streamed
     from mqueue.server.http.call import Call
     from mqueue.server.http.routes import Route
+    from mqueue.server.http.sqs.naming import Place
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -59,6 +63,14 @@ class Door(Protocol):
     def known(self, headers: Mapping[str, str], peer: str, certificate: bytes | None, now: int) -> Principal:
         """The same of somebody who was let in before: it does not count as a call."""
 
+    def claimant(self, headers: Mapping[str, str], peer: str, now: int) -> Principal:
+        """Who claims to have signed a call whose body is not there yet. Raises Unauthorized or QuotaExceeded."""
+
+    def prove(
+        self, headers: Mapping[str, str], method: str, target: str, body: bytes, peer: str, now: int
+    ) -> Principal:
+        """Who signed a call. Raises Unauthorized."""
+
     def refused(self, principal: Principal, what: str, peer: str, now: int, namespace: str, topic: str) -> None:
         """Somebody known asked for something they may not do: for the audit log."""
 
@@ -81,6 +93,9 @@ class Administration(Protocol):
     async def add_key(self, name: str, scopes: Sequence[str], expires_at: int | None) -> str:
         """The key itself, for the only time. Raises Conflict where the name was given before."""
 
+    async def signing_secret(self, name: str) -> str:
+        """What the bearer of a key signs requests with. Raises NotFound."""
+
     async def revoke_key(self, name: str) -> None:
         """At once and for good. Raises NotFound."""
 
@@ -101,6 +116,34 @@ class Places(Protocol):
         """Why only a new start can help; empty while all is well."""
 
 
+class Telemetry(Protocol):
+    """Who tells a collector what is done to messages; `mqueue.server.telemetry.ServerSpans` is one."""
+
+    def now(self) -> int:
+        """When something begins, for `delivered`."""
+
+    async def told(self, call: Call, route: Route, work: Awaitable[Answer | Streamed]) -> Answer | Streamed:
+        """The answer that some work gives to a call."""
+
+    def delivered(self, call: Call, group: str, handed: Sequence[Handed | HandedTable], since: int) -> None:
+        """Messages were handed out."""
+
+
+class Overview(Protocol):
+    """All topics at a glance: of this server, or of the cluster that it belongs to."""
+
+    async def look(self, call: Call, asked: Asked) -> OverviewOut:
+        """As they are now, or were a moment ago."""
+
+    async def following(self, number: int) -> int | None:
+        """Wait until they were counted once more; the number of that count, None: there is no other."""
+
+
+class Vitals(Protocol):
+    async def look(self, call: Call) -> ClusterOut:
+        """How this server is, or all nodes of its cluster are."""
+
+
 class Service:
     places: Places | None = None
     """None: everything is here."""
@@ -108,8 +151,16 @@ class Service:
     """Reads what other nodes say about those for whom they call; None: it is not even looked at."""
     administration: Administration
     """Whoever puts the server together sets it."""
+    loop: asyncio.AbstractEventLoop
+    """That of the server; set as well."""
     page: Page | None = None
     """The metrics; None: they are off."""
+    telemetry: Telemetry | None = None
+    """None: nobody is told."""
+    overview: Overview
+    """Whoever puts the server together sets it."""
+    vitals: Vitals
+    """Whoever puts the server together sets it."""
 
     def __init__(self, broker: AsyncBroker, door: Door, clock: Clock, bounds: Bounds) -> None:
         self.root = broker
@@ -120,9 +171,37 @@ class Service:
         """Set when the server has been told to stop: whoever waits or streams comes to an end."""
         self.local = False
         """Whether it is for callers of this machine alone, whoever they are: then it answers to local names only."""
+        self.secure = False
+        """Whether it is called by HTTPS."""
         self.dequeued = Dequeued()
         self.streams = Streams()
+        self.node: Service | None = None
+        """That of the whole server, where this is for one of its loops."""
+        self.carried: dict[Place, float] = {}
+        """When dead letters were last carried to a queue; see `mqueue.server.http.sqs.carrying`."""
+        self._errands: set[asyncio.Task[None]] = set()
         self._views: dict[str, AsyncBroker] = {"default": broker}
+        self.calls: Callable[[str], AsyncBroker] = self.view
+        """The calls of one namespace, each of which goes where it belongs: in a cluster through a client of this node.
+        For what one request does in several places."""
+
+    def errand(self, work: Callable[[Service], Coroutine[Any, Any, None]]) -> None:
+        """Something that goes on when its caller has his answer, where all calls can be made: `work` gets the service
+        of the whole server. It sees to its own errors."""
+        node = self.node or self
+        node.loop.call_soon_threadsafe(node._set_out, work)
+
+    def _set_out(self, work: Callable[[Service], Coroutine[Any, Any, None]]) -> None:
+        if not self.stopping.is_set():
+            task = self.loop.create_task(work(self))
+            self._errands.add(task)
+            task.add_done_callback(self._errands.discard)
+
+    async def end_errands(self) -> None:
+        """Whatever is not done by now is left as it is."""
+        for task in self._errands:
+            task.cancel()
+        await asyncio.gather(*self._errands, return_exceptions=True)
 
     def view(self, namespace: str) -> AsyncBroker:
         """The broker of one namespace."""

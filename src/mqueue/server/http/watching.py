@@ -42,6 +42,8 @@ class Watch:
         status = LEFT if answer is None else answer.status
         sent = len(answer.body) if isinstance(answer, Answer) else 0
         requests.tallies[route.method, route.path].add(status, seconds, len(call.body), sent)
+        if status < 300 and route.verb in requests.calls:
+            requests.calls[route.verb].add(seconds)
         if status >= 500 or route.verb == "manage" or ACCESS.isEnabledFor(logging.DEBUG):
             self._tell(call, route, status, seconds)
 

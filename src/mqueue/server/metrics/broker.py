@@ -20,6 +20,7 @@ _COUNTERS = {
     "nacked": "Messages nacked since the start.",
     "rejected": "Messages rejected since the start.",
     "released": "Messages released since the start.",
+    "timed_out": "Messages whose lease ran out before they were settled, since the start.",
     "expired": "Messages that expired in the slowest group.",
     "cancelled": "Messages that were cancelled.",
     "dead": "Messages that died, in all groups.",
@@ -74,11 +75,27 @@ def _groups(rows: list[TopicRow]) -> Iterator[Metric]:
     oldest = GaugeMetricFamily(
         "mqueue_group_oldest_ready_seconds", "For how long its oldest ready message has been so.", labels=_GROUP
     )
+    members = GaugeMetricFamily("mqueue_group_members", "Members of an assigned group.", labels=_GROUP)
+    rebalances = CounterMetricFamily(
+        "mqueue_group_rebalances", "How often its partitions were divided anew.", labels=_GROUP
+    )
+    blocked = GaugeMetricFamily(
+        "mqueue_group_blocked_keys", "Ordering keys that wait for a message which fails again and again.", labels=_GROUP
+    )
+    diverted = GaugeMetricFamily(
+        "mqueue_group_diverted_keys", "Ordering keys whose messages go to the dead-letter queue.", labels=_GROUP
+    )
     for row in rows:
         for group in row.groups:
-            lag.add_metric((row.namespace, row.topic, group.name), group.depth)
-            oldest.add_metric((row.namespace, row.topic, group.name), group.oldest_ready_seconds)
-    yield from (lag, oldest)
+            labels = (row.namespace, row.topic, group.name)
+            lag.add_metric(labels, group.depth)
+            oldest.add_metric(labels, group.oldest_ready_seconds)
+            blocked.add_metric(labels, group.blocked_keys)
+            diverted.add_metric(labels, group.diverted_keys)
+            if group.rebalances:
+                members.add_metric(labels, group.members)
+                rebalances.add_metric(labels, group.rebalances)
+    yield from (lag, oldest, blocked, diverted, members, rebalances)
 
 
 def _disk(disk: DiskNumbers) -> Iterator[Metric]:

@@ -21,6 +21,7 @@ from mqueue.server.metrics.broker import BrokerCollector
 from mqueue.server.metrics.commits import CommitGauge
 from mqueue.server.metrics.requests import Requests
 from mqueue.server.metrics.snapshot import Snapshot, take
+from mqueue.server.metrics.waits import Waits
 from mqueue.server.security.gatekeeper import Refusals
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -30,17 +31,25 @@ class Vitals(Collector):
     """What is true of a server as a whole; looked up when asked for."""
 
     def __init__(
-        self, version: str, node: str, started_at: int, connections: Callable[[], int], refusals: Refusals
+        self,
+        version: str,
+        node: str,
+        started_at: int,
+        connections: Callable[[], int],
+        connections_max: int,
+        refusals: Refusals,
     ) -> None:
         self._build = {"version": version, "node": node}
         self._started_at = started_at
         self._connections = connections
+        self._connections_max = connections_max
         self._refusals = refusals
 
     def collect(self) -> Iterator[Metric]:
         yield InfoMetricFamily("mqueue_build", "What is running, and what it calls itself.", self._build)
         yield GaugeMetricFamily("mqueue_start_time_seconds", "When it was started.", self._started_at / 1000)
         yield GaugeMetricFamily("mqueue_http_connections", "Connections that are open.", self._connections())
+        yield GaugeMetricFamily("mqueue_http_connections_max", "So many may be.", self._connections_max)
         refusals = CounterMetricFamily("mqueue_refusals", "Calls turned away at the door.", labels=("reason",))
         for reason in ("unauthorized", "forbidden", "rate_limited"):
             refusals.add_metric((reason,), getattr(self._refusals, reason))
@@ -60,8 +69,8 @@ class Page:
         self._numbers = BrokerCollector()
         self._taken_at: int | None = None
         self._turn = asyncio.Lock()
-        self.commits = CommitGauge()
-        for collector in (vitals, requests, self._numbers, self.commits):
+        self.commits, self.waits = CommitGauge(), Waits()
+        for collector in (vitals, requests, self._numbers, self.commits, self.waits):
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)
 

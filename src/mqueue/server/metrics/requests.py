@@ -15,6 +15,10 @@ from mqueue.server.metrics.spread import Spread
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the histogram. A receive that waits is long without anything being slow."""
 _LABELS = ("method", "route")
+_CALLS = {
+    "publish": "Time until a publish was answered, as durable as it was asked for.",
+    "settle": "Time until a settle call was answered: durable.",
+}
 
 
 class Tally:
@@ -42,6 +46,8 @@ class Requests(Collector):
         self.tallies: dict[tuple[str, str], Tally] = {route: Tally() for route in routes}
         self.unrouted = self.tallies.setdefault(("", ""), Tally())
         self.in_flight = 0
+        self.calls = {verb: Spread(SECONDS) for verb in _CALLS}
+        """Those that went well, whatever their route."""
 
     def collect(self) -> Iterator[Metric]:
         answers = CounterMetricFamily("mqueue_http_requests", "Requests answered.", labels=(*_LABELS, "status"))
@@ -57,3 +63,6 @@ class Requests(Collector):
                 sent.add_metric(names, tally.sent)
         yield from (answers, seconds, received, sent)
         yield GaugeMetricFamily("mqueue_http_requests_in_flight", "Requests under way.", self.in_flight)
+        for verb, meaning in _CALLS.items():
+            spread = self.calls[verb]
+            yield HistogramMetricFamily(f"mqueue_{verb}_seconds", meaning, spread.cumulative(), spread.total)

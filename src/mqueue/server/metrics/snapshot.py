@@ -29,6 +29,10 @@ class GroupRow(Struct):
     name: str
     depth: int = 0
     oldest_ready_seconds: float = 0.0
+    members: int = 0
+    rebalances: int = 0
+    blocked_keys: int = 0
+    diverted_keys: int = 0
 
 
 class TopicRow(Struct):
@@ -42,6 +46,7 @@ class TopicRow(Struct):
     nacked: int = 0
     rejected: int = 0
     released: int = 0
+    timed_out: int = 0
     expired: int = 0
     cancelled: int = 0
     dead: int = 0
@@ -65,6 +70,7 @@ class TopicRow(Struct):
         self.nacked += turned["nack"]
         self.rejected += turned["reject"]
         self.released += turned["release"]
+        self.timed_out += turned["expire"]
         self.expired += stats.expired
         self.cancelled += stats.cancelled
         self.depth += stats.depth
@@ -153,12 +159,22 @@ async def take(broker: Broker, topics_max: int) -> Snapshot:
 
 
 def _groups(groups: Mapping[str, GroupStats]) -> list[GroupRow]:
-    shown = [GroupRow(name, stats.depth, stats.oldest_ready_seconds or 0.0) for name, stats in _first(groups.items())]
+    shown = [_row(name, [stats]) for name, stats in _first(groups.items())]
     if len(groups) > len(shown):
-        rest = list(groups.values())[len(shown) :]
-        oldest = max(stats.oldest_ready_seconds or 0.0 for stats in rest)
-        shown.append(GroupRow(OTHER, sum(stats.depth for stats in rest), oldest))
+        shown.append(_row(OTHER, list(groups.values())[len(shown) :]))
     return shown
+
+
+def _row(name: str, groups: list[GroupStats]) -> GroupRow:
+    return GroupRow(
+        name,
+        sum(stats.depth for stats in groups),
+        max(stats.oldest_ready_seconds or 0.0 for stats in groups),
+        sum(stats.members for stats in groups),
+        sum(stats.rebalances for stats in groups),
+        sum(stats.blocked_keys for stats in groups),
+        sum(stats.diverted_keys for stats in groups),
+    )
 
 
 def _first(items: Iterable[tuple[str, GroupStats]]) -> list[tuple[str, GroupStats]]:

@@ -6,12 +6,14 @@ Read by the thread that writes the page, while others count on: every number is 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from mqueue.cluster.atlas import Atlas
 from mqueue.cluster.estate import Estate
 from mqueue.cluster.redis.outpost import Outpost
 
@@ -20,6 +22,8 @@ _COUNTERS = {
     "append_rows": "Messages that they appended.",
     "append_seconds": "Time that they took.",
     "append_failures": "Those of them that failed.",
+    "in_doubt": "Those of them that were sent and not answered.",
+    "in_doubt_left": "Those of them of which nobody could tell what became of them.",
     "commits": "Statements that wrote down what is delivered here.",
     "commit_rows": "Rows of journals and messages that they wrote.",
     "commit_seconds": "Time that they took.",
@@ -46,6 +50,7 @@ class Node(Protocol):
 
     estates: list[Estate]
     outpost: Outpost
+    atlas: Atlas
 
     def others(self) -> Sequence[str]: ...
 
@@ -66,6 +71,7 @@ class NodeCollector(Collector):
         for result, count in tuple(self._forwards.items()):
             forwards.add_metric((result,), count)
         yield forwards
+        yield from _map(self._node.atlas)
         yield from _meters(estates)
         yield from _state(estates)
         if self._node.outpost.line.configured:
@@ -73,6 +79,17 @@ class NodeCollector(Collector):
 
     def _nodes(self, estates: Sequence[Estate]) -> int:
         return len(self._node.others()) + any(estate.owned for estate in estates)
+
+
+def _map(atlas: Atlas) -> Iterator[Metric]:
+    moving = GaugeMetricFamily("mqueue_vshards_moving", "Virtual shards on their way to another server.")
+    moving.add_metric((), len(atlas.map.moves))
+    troubles = GaugeMetricFamily(
+        "mqueue_map_conflicts", "Virtual shards about which servers contradict each other.", labels=("kind",)
+    )
+    for kind, count in Counter(trouble.code for trouble in atlas.troubles()).items():
+        troubles.add_metric((kind,), count)
+    yield from (moving, troubles)
 
 
 def _meters(estates: Sequence[Estate]) -> Iterator[Metric]:
@@ -95,6 +112,7 @@ def _state(estates: Sequence[Estate]) -> Iterator[Metric]:
     up = GaugeMetricFamily("mqueue_shard_up", "1 while messages are taken.", labels=_SHARD)
     beat = GaugeMetricFamily("mqueue_shard_beat_age_seconds", "How long ago a beat got through.", labels=_SHARD)
     breaker = GaugeMetricFamily("mqueue_shard_breaker", "0 closed, 1 half open, 2 open.", labels=_SHARD)
+    timeline = GaugeMetricFamily("mqueue_shard_timeline", "Rises by one with every promotion.", labels=_SHARD)
     lag = GaugeMetricFamily("mqueue_shard_flush_lag_seconds", "Age of the oldest message in the log.", labels=_SHARD)
     for estate in estates:
         label, meters = (estate.name,), estate.meters
@@ -105,7 +123,8 @@ def _state(estates: Sequence[Estate]) -> Iterator[Metric]:
             beat.add_metric(label, time.monotonic() - meters.beaten_at)
         breaker.add_metric(label, _BREAKER[meters.breaker])
         lag.add_metric(label, meters.flush_lag_ms / 1000)
-    yield from (owned, free, up, beat, breaker, lag)
+        timeline.add_metric(label, estate.seen.timeline)
+    yield from (owned, free, up, beat, breaker, lag, timeline)
 
 
 def _redis(outpost: Outpost, estates: Sequence[Estate]) -> Iterator[Metric]:

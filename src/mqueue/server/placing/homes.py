@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Route
+from mqueue.server.http.sqs.naming import ACTIONS_PATH, PATH, named_queue
 
 Kind = Literal["publish", "topic", "topics", "dead", "lease", "message", "transaction", "listing", "node"]
 
@@ -20,7 +21,7 @@ class About(Struct, frozen=True):
     kind: Kind
     topics: tuple[str, ...] = ()
     name: str = ""
-    """A token, an id, a transaction."""
+    """A token, an id, a transaction; of a topic, the token of a lease that it is about."""
     namespace: str = ""
     """Where it is not that of the call."""
 
@@ -39,12 +40,19 @@ class _Body(Struct):
 
 _BODY = msgspec.json.Decoder(_Body)
 _LIST = msgspec.json.Decoder(list[_Named] | _Named)
-_LISTINGS = {"/v1/topics", "/topics", "/v1/namespaces", "/v1/stats"}
-_DEAD = {"/v1/topics/{topic}/dlq", "/v1/topics/{topic}/dlq/redrive"}
+GLANCES = {"/v1/overview", "/v1/overview/stream", "/v1/cluster"}
+"""What is put together by whoever answers: see `glancing`."""
+_LISTINGS = {"/v1/topics", "/topics", "/v1/namespaces", "/v1/stats", *GLANCES}
+_DLQ = "/v1/topics/{topic}/dlq"
+_DEAD = {_DLQ, f"{_DLQ}/errors", f"{_DLQ}/redrive", f"{_DLQ}/delete"}
 
 
 def about(call: Call, route: Route) -> About:
     path = route.path
+    if path.startswith(ACTIONS_PATH):
+        return _queue(call, route)
+    if path == PATH:  # no action of any
+        return About("node")
     if path in _LISTINGS:
         return About("listing")
     if "{token}" in path:
@@ -54,6 +62,10 @@ def about(call: Call, route: Route) -> About:
     if "{transaction}" in path:
         topic = call.query.get("topic", "") if path.endswith("/stage") else ""
         return About("transaction", _one(topic), call.names["transaction"])
+    if path.startswith("/v1/schedules"):
+        adds = (route.method, path) == ("POST", "/v1/schedules")
+        topics = _one(_body(call).topic if adds else call.query.get("topic", ""))
+        return About("listing" if route.method == "GET" and path == "/v1/schedules" and not topics else "topic", topics)
     if path in _DEAD:
         return About("dead", (call.topic,))
     if "{topic}" in path:
@@ -65,6 +77,12 @@ def about(call: Call, route: Route) -> About:
     if route.place == "inside":
         return _seed(call, route)
     return About("node")
+
+
+def _queue(call: Call, route: Route) -> About:
+    """Messages of a queue go to who delivers them. What sets queues up has several places, and calls each of them."""
+    named = named_queue(call) if route.verb in ("publish", "receive", "settle") else None
+    return About("node") if named is None else About("topic", (named.name,), named.token, named.namespace)
 
 
 def _seed(call: Call, route: Route) -> About:

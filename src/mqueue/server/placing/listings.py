@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from mqueue.broker.aio import AsyncBroker
 from mqueue.broker.numbers import metrics
+from mqueue.broker.schedules import Schedules
 from mqueue.cluster.estate import Estate
 from mqueue.log.postgres import catalog
 from mqueue.model.errors import Unavailable
@@ -24,9 +25,12 @@ from mqueue.policy.routing import VIRTUAL_SHARDS
 from mqueue.server.http.answer import Answer, Streamed, as_json
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Route
+from mqueue.server.http.v1 import schedules
 from mqueue.server.http.v1.paging import page
+from mqueue.server.placing.homes import GLANCES
 from mqueue.server.placing.peers import Peers, is_asked_by_peer
 from mqueue.wire.json_manage import NamespaceOut, NamespacesOut, StatsOut
+from mqueue.wire.json_schedules import ScheduleOut
 
 _NAMES_MAX = 1 << 31
 _PATIENCE_SECONDS = 3.0
@@ -42,7 +46,15 @@ class Share(Struct, frozen=True):
     vshards: dict[int, tuple[int, ...]]
 
 
+class Plans(Struct, frozen=True):
+    """The schedules of one node that belong to a page, and the virtual shards that it has looked through."""
+
+    vshards: list[int]
+    schedules: list[ScheduleOut]
+
+
 _SHARE = msgspec.json.Decoder(Share)
+_PLANS = msgspec.json.Decoder(Plans)
 
 
 class Servers(Protocol):
@@ -72,8 +84,12 @@ class Listings:
     async def answer(self, call: Call, route: Route) -> Answer | Streamed:
         if route.path == "/v1/stats":
             return await self._stats(call, route)
+        if route.path in GLANCES:
+            return await route.handler(call)
         if route.path == "/v1/namespaces":
             return await self._namespaces(call)
+        if route.path == schedules.PATH:
+            return await self._schedules(call, route)
         found = await self._ask_all(
             lambda estate: catalog.names(estate.reader, call.namespace, "", _NAMES_MAX),
         )
@@ -107,6 +123,34 @@ class Listings:
         counted = [numbers for numbers in found.values() if numbers]
         totals = {name: sum(numbers[place] for numbers in counted) for place, name in enumerate(_NUMBERS)}
         return as_json(StatsOut(**totals, missing=missing))
+
+    async def _schedules(self, call: Call, route: Route) -> Answer:
+        """As many as make a page, of each node; by topic and name the first of all of them."""
+        call.demand("read", call.namespace)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _PATIENCE_SECONDS
+        while True:
+            share = await self._own_schedules(call)
+            if is_asked_by_peer(call):
+                return as_json(share)
+            answers = await self._peers.ask(call, route, _PATIENCE_SECONDS)
+            told = [_PLANS.decode(answer.body) for answer in answers.values() if answer is not None]
+            missing = VIRTUAL_SHARDS - len({vshard for one in (share, *told) for vshard in one.vshards})
+            if not missing:
+                return as_json(schedules.page(call, [plan for one in (share, *told) for plan in one.schedules]))
+            if loop.time() >= until:
+                silent = [address for address, answer in answers.items() if answer is None]
+                raise Unavailable(
+                    f"{missing} of {VIRTUAL_SHARDS} virtual shards cannot be looked through now: {_why(silent)}",
+                    code="listing_incomplete",
+                    retry_after=1,
+                )
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _own_schedules(self, call: Call) -> Plans:
+        parts = await asyncio.gather(*(_planned(estate, call.namespace) for estate in self._node.estates))
+        page = schedules.page(call, [plan for part in parts for plan in part.schedules], more=1)
+        return Plans([vshard for part in parts for vshard in part.vshards], page.schedules)
 
     async def _count(
         self, call: Call, route: Route, namespace: str | None
@@ -147,10 +191,36 @@ async def _numbers(estate: Estate, namespace: str | None) -> dict[int, tuple[int
     return found
 
 
+async def _planned(estate: Estate, namespace: str) -> Plans:
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            return await estate.run(_plans(estate, namespace))
+    except (Unavailable, TimeoutError):
+        return Plans([], [])
+
+
+async def _plans(estate: Estate, namespace: str) -> Plans:
+    """In the loop of the estate, one virtual shard at a time."""
+    found = Plans([], [])
+    for vshard, holding in (await estate.everything()).items():
+        if holding is not None and holding.lost is None:
+            with holding.gate.inside:
+                there = Schedules(holding.engine, namespace, None)._look()
+            found.schedules.extend(map(schedules.shown, there))
+            await asyncio.sleep(0)
+        if holding is None or holding.lost is None:
+            found.vshards.append(vshard)
+    return found
+
+
 def _incomplete(missing: int, silent: list[str]) -> Unavailable:
-    why = f"{', '.join(silent)} did not answer" if silent else "nobody delivers from them"
     return Unavailable(
-        f"{missing} of {VIRTUAL_SHARDS} virtual shards cannot be counted now: {why}; partial=true counts the others",
+        f"{missing} of {VIRTUAL_SHARDS} virtual shards cannot be counted now: {_why(silent)};"
+        " partial=true counts the others",
         code="stats_incomplete",
         retry_after=1,
     )
+
+
+def _why(silent: list[str]) -> str:
+    return f"{', '.join(silent)} did not answer" if silent else "nobody delivers from them"

@@ -7,19 +7,17 @@ delivered here is answered in the loop of its estate; the rest is forwarded as i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from mqueue.broker.aio import AsyncBroker
-from mqueue.broker.engine import Engine
-from mqueue.broker.loop import LoopBroker
 from mqueue.broker.remote import Wanted
-from mqueue.broker.twin import twin_of
-from mqueue.cluster.estate import UNTRACED, Estate
+from mqueue.cluster.estate import Estate
 from mqueue.cluster.node import Home, Node
 from mqueue.cluster.problems import AtOwner
+from mqueue.cluster.repeats import UNTRACED
 from mqueue.cluster.tokens import is_later, vshard_of
 from mqueue.log.postgres import frames
 from mqueue.model.errors import Error, Refused, Unavailable
@@ -32,6 +30,7 @@ from mqueue.server.http.routes import Route
 from mqueue.server.http.service import Receive, Send, Service
 from mqueue.server.http.sockets import refuse, talk
 from mqueue.server.placing import several
+from mqueue.server.placing.asking import Asking
 from mqueue.server.placing.homes import About, about
 from mqueue.server.placing.listings import Listings
 from mqueue.server.placing.peers import Peers, is_asked_by_peer
@@ -46,8 +45,12 @@ _DIGITS_MAX = 19
 _PATIENCE_SECONDS = 10.0
 """How long a request waits for somebody to own what it is about."""
 _LOOK_SECONDS = 0.1
+_MOVE_SECONDS = 0.05
+"""So often whoever waits for a virtual shard that moves looks where it is."""
 _WATCH_SECONDS = 0.5
 """So often whoever waits for another node's answer looks whether that still delivers."""
+_LAST_WORDS_SECONDS = 0.5
+"""So long an answer may still be on its way from who delivers no more: one that handed over has said it all by then."""
 _EARLY_MS = 60_000
 """So long an id may have been answered that is nowhere, where nodes have logs."""
 _CHANGED = ("topic_gone", "topic_changed")
@@ -66,12 +69,15 @@ class Forwards(Protocol):
 class Placing:
     """`inside` makes the service that handlers in the loop of an estate get."""
 
-    def __init__(self, node: Node, forwards: Forwards, peers: Peers, inside: Callable[[Estate], Service]) -> None:
+    def __init__(
+        self, node: Node, forwards: Forwards, peers: Peers, asking: Asking, inside: Callable[[Estate], Service]
+    ) -> None:
         self._node = node
         self._forwards = forwards
         self._peers = peers
-        self._listings = Listings(node, peers, self._ask_all)
-        self._transactions = TransactionHomes(node, self._first)
+        self._asking = asking
+        self._listings = Listings(node, peers, asking.all)
+        self._transactions = TransactionHomes(node, asking, self._home)
         self._inside = inside
         self._services: dict[str, Service] = {}
         self._turn = 0
@@ -88,7 +94,7 @@ class Placing:
             return await self._topics(call, route, subject)
         if subject.kind == "listing":
             return await self._listings.answer(call, route)
-        lease = subject.name if subject.kind == "lease" else ""
+        lease = subject.name if subject.kind in ("lease", "topic") else ""
         return await self._at_owner(call, route, await self._vshard(call, subject), lease=lease)
 
     # Where
@@ -106,7 +112,7 @@ class Placing:
 
     async def _vshard_of_message(self, id: str) -> int:
         if id.isascii() and id.isdecimal() and len(id) <= _DIGITS_MAX:
-            found = await self._first(lambda estate: frames.find(estate.reader, int(id)))
+            found = await self._asking.first(lambda estate: frames.find(estate.reader, int(id)))
             if found is not None:
                 return found[3]
             self._check_age(int(id))
@@ -126,7 +132,7 @@ class Placing:
     async def _vshard_of_dead(self, namespace: str, topic: str) -> int:
         """Where the dead letters of a topic are delivered from: a queue with a name of its own has its own place."""
         vshard = virtual_shard(namespace, topic)
-        estate = self._node.home(vshard).estate
+        estate = (await self._home(vshard)).estate
         name = await estate.run(_dlq_name(estate.mouth.store, namespace, topic))
         return vshard if name is None else virtual_shard(namespace, name)
 
@@ -137,20 +143,6 @@ class Placing:
         else:
             found = await self._transactions.find(call.namespace, subject.name)
         return found or 0
-
-    async def _ask_all(self, ask: Callable[[Estate], T]) -> list[T]:
-        """Something of every server, asked at once."""
-        return await asyncio.gather(*(asyncio.to_thread(ask, estate) for estate in self._node.estates))
-
-    async def _first(self, ask: Callable[[Estate], T | None]) -> T | None:
-        """What one of the servers has. One that is away matters only if no other has it."""
-        questions = (asyncio.to_thread(ask, estate) for estate in self._node.estates)
-        asked = await asyncio.gather(*questions, return_exceptions=True)
-        problems = [one for one in asked if isinstance(one, BaseException)]
-        found = next((one for one in asked if one is not None and not isinstance(one, BaseException)), None)
-        if found is None and problems:
-            raise problems[0]
-        return found
 
     # How
 
@@ -166,9 +158,9 @@ class Placing:
         loop = asyncio.get_running_loop()
         until = 0.0
         while True:
-            home = self._node.home(vshard)
             why: Unavailable | None = None
             try:
+                home = self._node.home(vshard)
                 if home.here:
                     return await self._here(call, route, home, lease)
                 if home.address:
@@ -177,6 +169,7 @@ class Placing:
                 if not _again(problem, call, route):
                     raise
                 why = problem
+                self._node.atlas.stir()
             until = until or loop.time() + (_PATIENCE_SECONDS if patience is None else patience)
             stays = FORWARDED not in call.headers or (why is not None and why.code == "topic_gone")
             if not stays or loop.time() >= until:
@@ -189,7 +182,7 @@ class Placing:
         taken = False
         try:
             while not (await asyncio.wait([asked], timeout=_WATCH_SECONDS))[0]:
-                if self._node.home(home.vshard).address not in ("", home.address):
+                if self._delivers_elsewhere(home) and not (await asyncio.wait([asked], timeout=_LAST_WORDS_SECONDS))[0]:
                     raise Unavailable(
                         f"{home.address} did not answer before another node delivered", code="not_owner", applied=None
                     )
@@ -202,23 +195,64 @@ class Placing:
                 if not asked.cancelled() and asked.exception() is None:
                     await asyncio.shield(_given_back(asked.result()))
 
+    def _delivers_elsewhere(self, home: Home) -> bool:
+        """Whether somebody else than who was asked delivers from a virtual shard by now. Nobody may, while it moves."""
+        with suppress(Unavailable):
+            return self._node.home(home.vshard).address not in ("", home.address)
+        return False
+
+    async def _home(self, vshard: int) -> Home:
+        """Where a virtual shard is. One that moves has a place soon."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _PATIENCE_SECONDS
+        while True:
+            try:
+                return self._node.home(vshard)
+            except Unavailable as problem:
+                if problem.code != "not_owner" or loop.time() >= until:
+                    raise
+            self._node.atlas.stir()
+            await asyncio.sleep(_MOVE_SECONDS)
+
     async def _here(self, call: Call, route: Route, home: Home, lease: str) -> Answer | Streamed:
-        """A lease that a later owner gave out tells that we are it no more, though we have not heard of it yet: that
-        nobody holds it is not for us to say."""
+        estate, vshard = home.estate, home.vshard
+        inside = await self._taken_in(call, estate)
 
-        async def engine() -> Engine:
-            holding = await home.estate.holding(home.vshard)
-            if is_later(lease, home.vshard, holding.epoch):
-                raise Unavailable(f"another node owns virtual shard {home.vshard} now; try again", code="not_owner")
-            await home.estate.refresh(holding)
-            return holding.engine
+        async def work() -> Answer | Streamed:
+            """A lease that a later owner gave out tells that we are it no more, though we have not heard of it yet:
+            that nobody holds it is not for us to say."""
+            holding = estate.holdings.get(vshard) or await estate.holding(vshard)
+            if lease and is_later(lease, vshard, holding.epoch):
+                raise Unavailable(f"another node owns virtual shard {vshard} now; try again", code="not_owner")
+            await estate.refresh(holding)
+            inside.home = holding.views.of(inside.namespace)
+            return await route.handler(inside)
 
-        return await self._run(call, route, home.estate, engine)
+        return _bridged(await estate.run(work(), _given_back), estate)
 
     async def _publish(self, call: Call, route: Route, subject: About) -> Answer | Streamed:
-        """Again, if a topic was changed or deleted meanwhile: nothing was stored, and it is to be as it is now."""
+        """Again, if a topic was changed or deleted meanwhile, or moved to another server: nothing was stored, and it is
+        to be as it is now."""
         topics = subject.topics or ("",)
-        homes = [self._node.home(virtual_shard(call.namespace, topic)) for topic in topics]
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _PATIENCE_SECONDS
+        changes = 0
+        while True:
+            homes = [await self._home(virtual_shard(call.namespace, topic)) for topic in topics]
+            try:
+                return await self._publish_at(call, route, homes, topics)
+            except Unavailable as problem:
+                moved = problem.code == "not_owner" and FORWARDED not in call.headers and loop.time() < until
+                changes += problem.code in _CHANGED
+                if problem.applied is not False or not (moved or (problem.code in _CHANGED and changes < _CHANGES_MAX)):
+                    raise
+            if moved:
+                self._node.atlas.stir()
+                await asyncio.sleep(_MOVE_SECONDS)
+
+    async def _publish_at(
+        self, call: Call, route: Route, homes: list[Home], topics: tuple[str, ...]
+    ) -> Answer | Streamed:
         estate = homes[0].estate
         if any(home.estate is not estate for home in homes):
             raise Refused(
@@ -226,50 +260,39 @@ class Placing:
                 code="elsewhere",
             )
         owned = next((home.vshard for home in homes if home.here), None) if FORWARDED in call.headers else None
-        for left in reversed(range(_CHANGES_MAX)):
-            try:
-                if owned is not None:  # whoever sends it here wants the owner to judge
-                    return await self._at_owner(call, route, owned)
-                return await self._publish_once(call, route, estate, topics)
-            except Unavailable as problem:
-                if problem.code not in _CHANGED or problem.applied is not False or not left:
-                    raise
-        raise AssertionError("the last try was answered, or raised")
+        if owned is not None:  # whoever sends it here wants the owner to judge
+            return await self._at_owner(call, route, owned)
+        return await self._publish_once(call, route, estate, topics)
 
     async def _publish_once(
         self, call: Call, route: Route, estate: Estate, topics: tuple[str, ...]
     ) -> Answer | Streamed:
-        async def engine() -> Engine:
+        async def work(inside: Call, untraced: bool) -> Answer | Streamed:
+            if untraced:
+                UNTRACED.set(True)
             _check_owners(estate.mouth.store, call.namespace, topics)
-            return estate.mouth.engine
+            inside.home = estate.mouth.views.of(call.namespace)
+            return await route.handler(inside)
 
-        async def untraced() -> Engine:
-            UNTRACED.set(True)
-            return await engine()
+        async def once(untraced: bool) -> Answer | Streamed:
+            inside = await self._taken_in(call, estate)
+            return _bridged(await estate.run(work(inside, untraced), _given_back), estate)
 
         try:
-            return await self._run(call, route, estate, engine)
+            return await once(False)
         except AtOwner as told:
             try:
                 return await self._at_owner(call, route, told.vshard, None if told.must else 0)
             except Unavailable as problem:
                 if told.must or problem.applied is not False:
                     raise
-                return await self._run(call, route, estate, untraced)
+                return await once(True)
 
-    async def _run(
-        self, call: Call, route: Route, estate: Estate, engine: Callable[[], Coroutine[Any, Any, Engine]]
-    ) -> Answer | Streamed:
-        """A handler in the loop of an estate, on one of its engines."""
-        service = await self._service(estate)
+    async def _taken_in(self, call: Call, estate: Estate) -> Call:
+        """The same call for a handler in the loop of an estate; which of its brokers it is about is found there."""
+        service = self._services.get(estate.name) or await self._service(estate)
         gone = None if call.gone is None else _Elsewhere(asyncio.get_running_loop(), call.gone)
-
-        async def work() -> Answer | Streamed:
-            view: AsyncBroker = twin_of(LoopBroker._over(await engine(), call.namespace, ""))
-            inside = replace(call, service=service, gone=gone, home=view)
-            return await route.handler(inside)
-
-        return _bridged(await estate.run(work(), _given_back), estate)
+        return replace(call, service=service, gone=gone)
 
     async def _service(self, estate: Estate) -> Service:
         service = self._services.get(estate.name)
@@ -302,7 +325,7 @@ class Placing:
     async def talk(self, call: Call, wanted: Wanted, receive: Receive, send: Send) -> None:
         """Whoever cannot be served is told before the conversation begins."""
         try:
-            home = self._node.home(virtual_shard(call.namespace, call.topic))
+            home = await self._home(virtual_shard(call.namespace, call.topic))
             if not home.address:
                 raise Unavailable(
                     f"nobody delivers from virtual shard {home.vshard} now", code="not_owner", retry_after=1
@@ -318,8 +341,7 @@ class Placing:
         outside = asyncio.get_running_loop()
 
         async def work() -> None:
-            view: AsyncBroker = twin_of(LoopBroker._over(holding.engine, call.namespace, ""))
-            inside = replace(call, service=service, home=view)
+            inside = replace(call, service=service, home=holding.views.of(call.namespace))
             await talk(inside, wanted, lambda: _over(outside, receive()), lambda said: _over(outside, send(said)))
 
         await home.estate.run(work())

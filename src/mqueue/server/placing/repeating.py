@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Route
+from mqueue.server.http.sqs.naming import ACTIONS_PATH
 
 _RECEIVES = frozenset(("/v1/receive", "/v1/topics/{topic}/receive", "/v1/topics/{topic}/stream", "/dequeue"))
 _BY_ID = frozenset(("/ack", "/nack"))
@@ -36,6 +37,8 @@ _TOLD = msgspec.json.Decoder(_Told)
 def is_repeatable(call: Call, route: Route) -> bool:
     if route.method == "GET" and route.verb != "receive":
         return True
+    if route.path.startswith(ACTIONS_PATH):
+        return route.verb in ("receive", "settle")
     if route.path in _RECEIVES:
         return _told(call).mode == "at_least_once" and call.query.get("ack") != "auto"
     if route.path in _BY_ID:

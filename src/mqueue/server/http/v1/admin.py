@@ -75,8 +75,10 @@ async def keys(call: Call) -> Answer:
 async def add_key(call: Call) -> Answer:
     wanted = call.parsed(_KEY)
     expires_at = None if wanted.expires_at is None else instant_ms(wanted.expires_at, "expires_at")
-    key = await call.service.administration.add_key(wanted.name, wanted.scopes, expires_at)
-    return as_json(KeyMadeOut(wanted.name, key), 201, (("cache-control", "no-store"),))
+    administration = call.service.administration
+    key = await administration.add_key(wanted.name, wanted.scopes, expires_at)
+    secret = await administration.signing_secret(wanted.name)
+    return as_json(KeyMadeOut(wanted.name, key, secret), 201, (("cache-control", "no-store"),))
 
 
 async def revoke_key(call: Call) -> Answer:

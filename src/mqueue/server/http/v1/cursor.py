@@ -40,7 +40,8 @@ async def delete(call: Call) -> Answer:
 
 
 def _shown(cursor: Cursor) -> CursorOut:
-    return CursorOut(cursor.name, cursor.topic, cursor.offsets, time_out(cursor.made_at), time_out(cursor.expires_at))
+    times = (time_out(at) for at in (cursor.made_at, cursor.set_at, cursor.expires_at))
+    return CursorOut(cursor.name, cursor.topic, cursor.offsets, *times)
 
 
 _CURSORS = "/v1/topics/{topic}/cursors"

@@ -30,7 +30,8 @@ async def group(call: Call) -> Answer:
 
 async def create(call: Call) -> Answer:
     name = call.names["group"]
-    await call.broker.create_group(call.topic, name, start=call.parsed(_GROUP).start)
+    asked = call.parsed(_GROUP)
+    await call.broker.create_group(call.topic, name, start=asked.start, assigned=asked.assigned)
     return as_json(_shown(name, await overview.group(call.behind, call.topic, name)), 201)
 
 

@@ -16,6 +16,8 @@ M = TypeVar("M", bound=AnyMessage)
 LIMIT = Parameter("limit", "integer", f"how many at most, 1 to {RECEIVE_LIMIT_MAX}")
 AFTER = Parameter("after", "text", "go on behind this name: `next` of the answer before")
 PAGED = (LIMIT, AFTER)
+PREVIEW_BYTES_MAX = 64 * 1024
+PREVIEW = Parameter("preview", "integer", f"so many bytes of each payload only, up to {PREVIEW_BYTES_MAX}")
 
 
 def limit_of(call: Call, default: int = RECEIVE_LIMIT_MAX) -> int:
@@ -23,6 +25,14 @@ def limit_of(call: Call, default: int = RECEIVE_LIMIT_MAX) -> int:
     if not 1 <= limit <= RECEIVE_LIMIT_MAX:
         raise Refused(f"limit {limit}; it takes 1 to {RECEIVE_LIMIT_MAX}", code="bad_limit")
     return limit
+
+
+def preview_of(call: Call, default: int | None = None) -> int | None:
+    """How much of each payload is wanted; None: all of it."""
+    preview: int | None = call.number("preview", default)
+    if preview is not None and not 0 <= preview <= PREVIEW_BYTES_MAX:
+        raise Refused(f"preview {preview}; it takes 0 to {PREVIEW_BYTES_MAX} bytes", code="bad_limit")
+    return preview
 
 
 def after_of(call: Call) -> str:
@@ -36,11 +46,11 @@ def page(call: Call, names: Iterable[str]) -> tuple[list[str], str | None]:
     return rest[:limit], rest[limit - 1] if len(rest) > limit else None
 
 
-def fitting(messages: Sequence[M]) -> Sequence[M]:
+def fitting(messages: Sequence[M], preview: int | None = None) -> Sequence[M]:
     """As many, from the first on, as fit one answer; at least that one."""
     size = 0
     for number, message in enumerate(messages):
-        size += size_of(message)
+        size += size_of(message) - (0 if preview is None else max(0, len(message.payload) - preview))
         if size > ANSWER_BYTES_MAX and number:
             return messages[:number]
     return messages

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 from msgspec import Struct
 
 from mqueue.model.errors import Refused, TooLarge
+from mqueue.model.message import Draft
 from mqueue.server.http.answer import Answer
 from mqueue.server.http.call import Call
 from mqueue.server.http.routes import Parameter, Route
 from mqueue.server.http.v1.receipts import many_receipts, one_receipt, receipt_table
-from mqueue.server.http.v1.tracing import traced, traced_table
+from mqueue.server.http.v1.tracing import header_column, trace_of, traced, traced_table
 from mqueue.wire.json import MessageIn, PublishIn, PublishOut
 from mqueue.wire.json_in import drafts_of
 from mqueue.wire.stream import read_stream
@@ -40,14 +42,11 @@ _PUBLISH = msgspec.json.Decoder(PublishIn)
 async def publish(call: Call) -> Answer:
     if call.brings_arrow:
         return await _publish_table(call)
-    if "traceparent" not in call.headers:
-        try:
-            asked = _PLAIN.decode(call.body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            pass  # more than texts, or wrong: both are found out below
-        else:
-            return await _publish_texts(call, asked)
-    return await _publish_drafts(call)
+    try:
+        asked = _PLAIN.decode(call.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return await _publish_drafts(call)  # more than texts, or wrong: both are found out there
+    return await _publish_texts(call, asked, trace_of(call.headers) if "traceparent" in call.headers else {})
 
 
 async def publish_anywhere(call: Call) -> Answer:
@@ -64,17 +63,21 @@ def demand_topics(call: Call, messages: Sequence[MessageIn]) -> None:
         call.demand("publish", call.namespace, topic)
 
 
-async def _publish_texts(call: Call, asked: _PlainCall) -> Answer:
+async def _publish_texts(call: Call, asked: _PlainCall, trace: dict[str, str]) -> Answer:
     messages, topic, most = asked.messages, call.topic, call.limits.call_messages_max
     if len(messages) > most:
         raise TooLarge(f"{len(messages)} messages in one call; {most} are allowed", code="too_many")
     if len(messages) == 1 and asked.durability is None:
-        return one_receipt(await call.broker.publish(topic, messages[0].payload.encode()))
+        return one_receipt(await call.broker.publish(topic, messages[0].payload.encode(), headers=trace or None))
     if len(messages) < _MANY:
-        payloads = [message.payload.encode() for message in messages]
+        payloads: list[Any] = [message.payload.encode() for message in messages]
+        if trace:
+            payloads = [Draft(payload, headers=trace) for payload in payloads]
         return many_receipts(topic, await call.broker.publish_many(topic, payloads, durability=asked.durability))
     column = pa.array([message.payload for message in messages], pa.binary())
     batch = pa.RecordBatch.from_arrays([column], ["payload"])
+    if trace:
+        batch = pa.RecordBatch.from_arrays([column, header_column(trace, len(messages))], ["payload", "headers"])
     return many_receipts(topic, await call.broker.publish_arrow(topic, batch, durability=asked.durability))
 
 
@@ -96,7 +99,9 @@ async def _publish_table(call: Call) -> Answer:
 
 
 _DURABILITY = Parameter(
-    "durability", "text", "how safe before the answer, for Arrow bodies: memory, os or fsync; in a cluster shard or wal"
+    "durability",
+    "text",
+    "how safe before the answer, for Arrow bodies: memory, os or fsync; in a cluster shard, quorum or wal",
 )
 
 ROUTES = (

@@ -36,8 +36,8 @@ async def scan(call: Call) -> Answer:
     """Log order, partition by partition. It is read in a thread: a page may have to come from the disk."""
     asked = scanning.Asked(
         call.topic,
-        _bound(call, "start"),
-        _bound(call, "stop"),
+        bound_of(call, "start"),
+        bound_of(call, "stop"),
         call.number("partition"),
         limit_of(call, _SCANNED_ARROW if call.wants_arrow else _SCANNED),
         ANSWER_BYTES_MAX,
@@ -116,7 +116,7 @@ def _group(call: Call) -> str:
     return call.query.get("group", "default")
 
 
-def _bound(call: Call, name: str) -> int | str | None:
+def bound_of(call: Call, name: str) -> int | str | None:
     """Where a scan begins or ends: an offset, a time as text, or nothing."""
     offset, time = call.number(f"{name}_offset"), _time(call, f"{name}_time")
     if offset is not None and time is not None:
@@ -132,7 +132,7 @@ def _time(call: Call, name: str) -> str | None:
     return time
 
 
-_GROUP = Parameter("group", "text", "whose view it is; `default` if not given")
+GROUP = Parameter("group", "text", "whose view it is; `default` if not given")
 _MESSAGE = "/v1/messages/{id}"
 
 ROUTES = (
@@ -144,7 +144,7 @@ ROUTES = (
         "topic",
         "See what comes next for a group, without a lease",
         gives=MessagesOut,
-        query=(_GROUP, LIMIT),
+        query=(GROUP, LIMIT),
     ),
     Route(
         "GET",
@@ -187,6 +187,6 @@ ROUTES = (
         "inside",
         "Get why a message is not being delivered to a group now",
         gives=ExplanationOut,
-        query=(_GROUP,),
+        query=(GROUP,),
     ),
 )

@@ -49,12 +49,15 @@ def many_receipts(topic: str, receipts: Sequence[Receipt]) -> Answer:
 
 def receipt_table(receipts: Sequence[Receipt]) -> Answer:
     """As an Arrow stream. How safe the messages are is said in a header."""
+    return Answer(200, receipt_stream(receipts), ARROW, (("x-mqueue-durability", receipts[0].durability),))
+
+
+def receipt_stream(receipts: Sequence[Receipt]) -> bytes:
+    """In the order of the messages."""
     if isinstance(receipts, Receipts):
-        body = _filled(len(receipts), receipts.columns())
-    else:
-        columns = [pa.array([getattr(each, name) for each in receipts], kind) for name, kind in COLUMNS.items()]
-        body = write_stream([pa.RecordBatch.from_arrays(columns, schema=SCHEMA)], SCHEMA)
-    return Answer(200, body, ARROW, (("x-mqueue-durability", receipts[0].durability),))
+        return _filled(len(receipts), receipts.columns())
+    columns = [pa.array([getattr(each, name) for each in receipts], kind) for name, kind in COLUMNS.items()]
+    return write_stream([pa.RecordBatch.from_arrays(columns, schema=SCHEMA)], SCHEMA)
 
 
 def _filled(count: int, columns: Sequence[NDArray[Any]]) -> bytes:

@@ -14,9 +14,11 @@ from mqueue.broker.deliver import wait_ms
 from mqueue.broker.loop import LoopBroker
 from mqueue.broker.shown import messages_out, stretches, table_out
 from mqueue.broker.tables import SCHEMA
+from mqueue.heart.crew import Seat
 from mqueue.model.errors import Refused
 from mqueue.model.names import check_name
 from mqueue.model.times import rfc3339
+from mqueue.server.http import delivered
 from mqueue.server.http.answer import ARROW, Answer, Headers, as_json
 from mqueue.server.http.call import Call
 from mqueue.server.http.push import unless_over
@@ -36,14 +38,14 @@ async def receive(call: Call) -> Answer:
     wanted = _wanted(call, (call.topic,), call.parsed(_RECEIVE))
     if call.wants_arrow:
         return await _receive_table(call, wanted)
-    handed = await _take(call, remote.receive, wanted)
+    handed = await take(call, remote.receive, wanted)
     return for_taker(call, as_json(lease_out(handed[0]) if handed else LeaseOut(call.topic)), handed or ())
 
 
 async def receive_anywhere(call: Call) -> Answer:
     """From several topics, a lease for each that has something."""
     wanted = _wanted(call, *asked_anywhere(call))
-    handed = await _take(call, remote.receive, wanted)
+    handed = await take(call, remote.receive, wanted)
     return for_taker(call, as_json(LeasesOut([lease_out(lease) for lease in handed or ()])), handed or ())
 
 
@@ -61,19 +63,29 @@ def asked_anywhere(call: Call) -> tuple[tuple[str, ...], ReceiveTopicsIn]:
 
 async def _receive_table(call: Call, wanted: remote.Wanted) -> Answer:
     if all_columns(call):
-        found = await _take(call, remote.receive, wanted)
+        found = await take(call, remote.receive, wanted)
         body = write_table(table_out(stretches(found[0].messages if found else ())))
         return for_taker(call, Answer(200, body, ARROW, _lease_headers(found[0]) if found else ()), found or ())
-    handed = await _take(call, remote.receive_table, wanted)
+    handed = await take(call, remote.receive_table, wanted)
     if handed is None:
         return Answer(200, write_stream((), SCHEMA), ARROW)
     return for_taker(call, Answer(200, write_table(handed.table), ARROW, _lease_headers(handed)), (handed,))
 
 
-async def _take(
+async def take(
     call: Call, receive: Callable[[LoopBroker, remote.Wanted], Coroutine[Any, Any, T]], wanted: remote.Wanted
 ) -> T | None:
     """What there is, or comes within the time given; nothing more once the server stops. Who leaves gives it back."""
+    since = delivered.begun(call)
+    found = await _taken(call, receive, wanted)
+    if found is not None:
+        delivered.tell(call, wanted.group, found, since)
+    return found
+
+
+async def _taken(
+    call: Call, receive: Callable[[LoopBroker, remote.Wanted], Coroutine[Any, Any, T]], wanted: remote.Wanted
+) -> T | None:
     wait_ms(wanted.wait)  # what is wrong with it is said also where nobody has to wait
     found = await receive(call.behind, replace(wanted, wait=None) if wanted.wait else wanted)
     if found or not wanted.wait:
@@ -120,7 +132,22 @@ def _lease_headers(handed: remote.Handed | remote.HandedTable) -> Headers:
 
 
 def _wanted(call: Call, topics: tuple[str, ...], asked: ReceiveIn) -> remote.Wanted:
-    return remote.Wanted(topics, asked.limit, asked.group, asked.wait, asked.visibility, asked.mode, call.consumer)
+    wait, visibility = asked.wait, asked.visibility
+    return remote.Wanted(
+        topics, asked.limit, asked.group, wait, visibility, asked.mode, call.consumer, _seat(asked, len(topics))
+    )
+
+
+def _seat(asked: ReceiveIn, topics: int) -> Seat | None:
+    if asked.member is None and asked.generation is None:
+        return None
+    if asked.member is None or asked.generation is None or topics != 1:
+        raise Refused(
+            f"member {asked.member!r:.80}, generation {asked.generation!r}; it takes both, as join answered them, and"
+            " one topic",
+            code="bad_member",
+        )
+    return check_name(asked.member, "member"), asked.generation
 
 
 ROUTES = (

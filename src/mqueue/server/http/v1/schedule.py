@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from mqueue.broker import overview
+from mqueue.broker.replay import place_text
 from mqueue.model.errors import NotFound
 from mqueue.model.times import instant_ms, to_datetime
 from mqueue.server.http.answer import NOTHING, Answer, as_json
 from mqueue.server.http.call import Call
-from mqueue.server.http.routes import Route
-from mqueue.server.http.v1.paging import LIMIT, fitting, limit_of
+from mqueue.server.http.routes import Parameter, Route
+from mqueue.server.http.v1.paging import LIMIT, PREVIEW, fitting, limit_of, preview_of
 from mqueue.wire.json import MessagesOut
 from mqueue.wire.json_in import ids_of
 from mqueue.wire.json_manage import RescheduleIn
@@ -20,8 +21,11 @@ _RESCHEDULE = msgspec.json.Decoder(RescheduleIn)
 
 
 async def scheduled(call: Call) -> Answer:
-    found = await call.broker.scheduled(call.topic, limit_of(call, 100))
-    return as_json(MessagesOut([message_out(message) for message in fitting(found)]))
+    limit, preview = limit_of(call, 100), preview_of(call)
+    found = await call.broker.scheduled(call.topic, limit, after=call.query.get("after"))
+    shown = fitting(found, preview)
+    following = place_text(shown[-1]) if len(shown) < len(found) or len(found) == limit else None
+    return as_json(MessagesOut([message_out(message, preview=preview) for message in shown], following))
 
 
 async def cancel(call: Call) -> Answer:
@@ -60,7 +64,7 @@ ROUTES = (
         "topic",
         "List what is scheduled, soonest first",
         gives=MessagesOut,
-        query=(LIMIT,),
+        query=(LIMIT, PREVIEW, Parameter("after", "text", "go on behind this place: `next` of the answer before")),
     ),
     Route("DELETE", _MESSAGE, cancel, "manage", "inside", "Cancel a scheduled message", status=204),
     Route(

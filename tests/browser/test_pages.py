@@ -1,0 +1,296 @@
+"""The dashboard at work, in a real browser against a real server: what people do with it, from end to end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import mqueue
+from mqueue.testing.server import RunningServer
+from tests.cluster.network.proxy import Weather
+from tests.cluster.network.wires import Wires
+
+Visit = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with RunningServer() as server:
+        yield server
+
+
+@pytest.fixture
+def q(server: RunningServer) -> Iterator[mqueue.Client]:
+    with mqueue.Client(server.url, name="worker-7") as q:
+        yield q
+
+
+def row_of(page: Any, topic: str) -> Any:
+    return page.locator("tr", has=page.get_by_role("link", name=re.compile(rf"\b{topic}$")))
+
+
+def quiet(page: Any) -> None:
+    """Until all that was asked for is there."""
+    page.locator("main [aria-busy]").first.wait_for(state="detached")
+
+
+def settled(q: mqueue.Client, topic: str, error: str) -> None:
+    """The next message of a topic dies."""
+    [message] = q.receive(topic, wait="30s")
+    message.reject(error)
+
+
+def test_publish_and_watch_it_arrive(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    q.publish("parcels", "first")
+    page = visit(server.url)
+    page.get_by_role("heading", name="Overview", level=1).wait_for()
+    row_of(page, "parcels").get_by_role("link").first.click()
+    page.get_by_role("button", name="Publish a message").click()
+    page.get_by_label("Payload").fill('{"n": 2}')
+    page.get_by_label("Key").fill("customer-7")
+    page.get_by_role("button", name="Publish", exact=True).click()
+    page.get_by_text(re.compile("Published to partition 0, offset 1")).wait_for()
+    page.get_by_role("img", name=re.compile("^Backlog, now: ready 2,")).wait_for()
+    line = page.locator("path.line.ready")
+    drawn = line.get_attribute("d")
+    q.publish_many("parcels", [b"x"] * 40)
+    page.get_by_role("img", name=re.compile("^Backlog, now: ready 42")).wait_for()
+    assert line.get_attribute("d") != drawn
+    page.get_by_role("img", name=re.compile("^Messages per second, now: in [1-9]")).wait_for()
+    page.locator(".notice a").click()
+    page.get_by_role("heading", name=re.compile(r"^\d+$")).wait_for()
+    page.get_by_text("PUBLISHED", exact=True).wait_for()
+    assert page.locator("pre").inner_text() == '{\n  "n": 2\n}'
+
+
+def test_a_message_is_found_by_its_id_from_anywhere(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    far = q.namespace("far-away")
+    receipt = far.publish("letters", "hello", key="k-1", headers={"colour": "red"})
+    [message] = far.receive("letters", group="post")
+    message.nack(error="no such street", delay="1h")
+    page = visit(f"{server.url}/#/cluster")
+    page.get_by_role("heading", name="Cluster").wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type(str(receipt.id))
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name=str(receipt.id)).wait_for()
+    events = page.locator(".timeline li")
+    assert events.locator("b").all_inner_texts() == ["PUBLISHED", "DELIVERED", "NACKED"]
+    assert "no such street" in events.nth(2).inner_text()
+    page.get_by_text("attempt 1 failed; it waits for its retry").wait_for()
+    assert page.get_by_text("k-1").is_visible()
+    assert page.get_by_text("red", exact=True).is_visible()
+
+
+def test_the_dead_come_back_and_some_do_not(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    q.publish_many("mail", [f"letter {n}" for n in range(12)])
+    for n in range(12):
+        settled(q, "mail", f"timed out after {n} ms" if n < 8 else "no such address")
+    page = visit(f"{server.url}/#/t/default/mail/dead")
+    page.get_by_role("button", name="timed out after <n> ms").click()
+    page.get_by_text("8 of 8").wait_for()
+    page.get_by_role("button", name="Dry run").click()
+    page.get_by_text("8 messages would be redriven. Nothing was changed.").wait_for()
+    page.get_by_label("Rate, messages per second").fill("5")
+    page.get_by_role("button", name="Redrive", exact=True).first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Redrive").click()
+    page.get_by_text(re.compile("[1-7] of 8 are ready again")).wait_for()
+    assert 0 < page.get_by_role("progressbar").evaluate("bar => bar.value") < 1
+    page.get_by_text("8 messages are ready again.").wait_for()
+    page.get_by_text("None match.").wait_for()
+    assert len(q.receive("mail", limit=100)) == 8
+
+    page.get_by_role("button", name="All").click()
+    page.get_by_text("4 of 4").wait_for()
+    page.get_by_role("button", name="Edit…").first.click()
+    page.get_by_label("Payload").fill("letter, with an address")
+    page.get_by_role("button", name="Republish").click()
+    page.get_by_text("3 of 3").wait_for()
+    assert [m.text() for m in q.receive("mail", limit=100)] == ["letter, with an address"]
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.get_by_text("3 messages are deleted.").wait_for()
+    page.get_by_text("Nobody died here.").wait_for()
+    assert len(q.dlq("mail")) == 0
+
+
+def test_a_redrive_is_stopped(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    q.publish_many("slow", [b"x"] * 5)
+    for _ in range(5):
+        settled(q, "slow", "no")
+    page = visit(f"{server.url}/#/t/default/slow/dead")
+    page.get_by_text("5 of 5").wait_for()
+    page.get_by_label("Rate, messages per second").fill("0.02")
+    page.get_by_role("button", name="Redrive", exact=True).first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Redrive").click()
+    page.get_by_text("1 of 5 are ready again").wait_for()
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_text("Stopped: 1 are ready again").wait_for()
+    page.get_by_text("4 of 4").wait_for()
+
+
+def test_what_is_scheduled_is_moved_and_cancelled(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    soon, late = (q.publish("reminders", text, delay="1h") for text in ("soon", "late"))
+    page = visit(f"{server.url}/#/scheduled")
+    page.get_by_role("link", name=re.compile("reminders")).click()
+    row = page.locator("tr", has_text=str(late.id))
+    row.get_by_role("button", name="Move…").click()
+    page.get_by_label("New time").fill("3h")
+    page.get_by_role("dialog").get_by_role("button", name="Move").click()
+    row.get_by_text(re.compile("^in (2h 59m|3h)")).wait_for()
+    page.locator("tr", has_text=str(soon.id)).get_by_role("button", name="Cancel…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel it").click()
+    page.get_by_text(f"Message {soon.id} is cancelled.").wait_for()
+    page.locator("tbody tr", has_text=str(soon.id)).wait_for(state="detached")
+    assert [m.id for m in q.scheduled("reminders")] == [late.id]
+
+
+def test_settings_are_changed_and_bad_ones_refused(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    q.publish("tuned", "x")
+    page = visit(f"{server.url}/#/t/default/tuned/settings")
+    page.get_by_label("max_retries").fill("-4")
+    page.get_by_role("button", name="Change…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Change").click()
+    page.get_by_role("dialog").get_by_text(re.compile("max_retries is -4")).wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_label("max_retries").fill("7")
+    page.get_by_label("default_ttl").fill("2h")
+    page.get_by_role("button", name="Change…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Change").click()
+    page.get_by_text("The settings are changed.").wait_for()
+    assert {"max_retries": 7, "default_ttl": 7200.0}.items() <= q.settings("tuned").items()
+
+
+def test_schedules_are_added_paused_run_and_deleted(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    page = visit(f"{server.url}/#/schedules")
+    page.get_by_role("button", name="Add a schedule").click()
+    page.get_by_label("Name", exact=True).fill("daily")
+    page.get_by_label("Topic", exact=True).fill("reports")
+    page.get_by_label("Cron").fill("0 25 * * *")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_role("dialog").get_by_text(re.compile("25")).first.wait_for()
+    page.get_by_label("Cron").fill("0 9 * * 1-5")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_text("daily is paused.").wait_for()
+    page.get_by_role("button", name="Run now").click()
+    page.get_by_text("It is published.").wait_for()
+    assert len(q.receive("reports")) == 1
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.get_by_text(re.compile("No schedules in namespace default")).wait_for()
+
+
+def test_groups_members_and_jobs_are_shown(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    q.configure("shared-out", partitions=2)
+    q.publish_many("shared-out", [mqueue.Draft(b"x", key=str(n)) for n in range(9)])
+    q.create_group("shared-out", "crew", assigned=True)
+    q.join("shared-out", group="crew", member="worker-1")
+    q.set_cursor("shared-out", "archive", {0: 1})
+    page = visit(f"{server.url}/#/t/default/shared-out")
+    page.get_by_role("link", name="crew").click()
+    page.get_by_role("cell", name="0, 1").wait_for()
+    page.get_by_role("region", name="Rebalances").get_by_text(re.compile("worker-1")).first.wait_for()
+    page.goto(f"{server.url}/#/jobs")
+    page.get_by_role("rowheader", name="archive").wait_for()
+
+
+def test_unknown_and_broken_places_are_told(server: RunningServer, visit: Visit) -> None:
+    page = visit(f"{server.url}/#/m/default/123456789012")
+    page.get_by_role("alert").get_by_text("message 123456789012 is not there").wait_for()
+    for place, told in {
+        "m/default/not-a-number": "not-a-number",
+        "t/default/nowhere/messages": "nowhere",
+        "t/default/nowhere/settings": "nowhere",
+        "t/default/nowhere/dead": "nowhere",
+        "t/bad%2Fname/x/scheduled": "bad/name",
+        "no/such/page": "There is no page",
+        "t/default/x/no-such-part": "no page",
+        "%E0%A4%A": "There is no page",
+    }.items():
+        page.goto(f"{server.url}/#/{place}")
+        page.get_by_role("alert").get_by_text(re.compile(re.escape(told))).first.wait_for()
+
+
+def test_payloads_that_are_no_text_and_very_long_ones(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    binary = q.publish("blobs", bytes(range(256)))
+    long = q.publish("blobs", "ä" * (1 << 19))
+    page = visit(f"{server.url}/#/t/default/blobs/messages")
+    page.get_by_text("1 MiB").wait_for()
+    page.get_by_text("00 01 02 03").wait_for()
+    page.goto(f"{server.url}/#/m/default/{binary.id}")
+    page.locator("pre.hex").wait_for()
+    assert page.locator("pre.hex").inner_text().splitlines()[4] == (
+        "00000040  40 41 42 43 44 45 46 47 48 49 4a 4b 4c 4d 4e 4f  @ABCDEFGHIJKLMNO"
+    )
+    page.goto(f"{server.url}/#/m/default/{long.id}")
+    page.get_by_role("button", name="Show all of it").click()
+    assert len(page.locator("pre").inner_text()) == 1 << 19
+
+
+def test_a_line_that_breaks_is_told_and_taken_up_again(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    q.publish("before", "x")
+    with Wires() as wires:
+        wire = wires.open(int(server.url.rpartition(":")[2]))
+        page = visit(f"http://127.0.0.1:{wire.port}/")
+        row_of(page, "before").first.wait_for()
+        wire.set(Weather(cut=True))
+        page.get_by_text("The connection to the server is lost.").wait_for()
+        assert row_of(page, "before").first.is_visible()
+        q.publish("behind", "x")
+        wire.heal()
+        row_of(page, "behind").first.wait_for()
+        page.get_by_text("The connection to the server is lost.").wait_for(state="hidden")
+
+
+@pytest.mark.long
+def test_ten_thousand_topics(visit: Visit) -> None:
+    with RunningServer() as server, mqueue.Client(server.url) as q:
+        q.publish_many(None, [mqueue.Draft(b"x", topic=f"topic-{number:05}") for number in range(10_000)])
+        page = visit(server.url)
+        page.get_by_text("1–100 of 10,000").wait_for()
+        assert page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 60_000
+        page.get_by_role("button", name="Next").click()
+        page.get_by_text("101–200 of 10,000").wait_for()
+        page.get_by_label("Filter topics by name").fill("topic-0999")
+        page.get_by_text("1–10 of 10", exact=True).wait_for()
+        q.publish_many("topic-09991", [b"x"] * 50)
+        row_of(page, "topic-09991").get_by_text("51").wait_for()
+        page.get_by_role("button", name="Ready").click()
+        page.locator("tbody tr").nth(0).get_by_text("topic-09991").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_scrolls_one_way_only(server: RunningServer, q: mqueue.Client, visit: Visit, scheme: str) -> None:
+    q.publish("a.topic.with-a-rather-long-name.that-does-not-end-soon.v2", "x" * 400, key="k" * 200)
+    page = visit(server.url, viewport={"width": 390, "height": 844}, color_scheme=scheme)
+    topic = "t/default/a.topic.with-a-rather-long-name.that-does-not-end-soon.v2"
+    places = ("", topic, f"{topic}/messages", f"{topic}/settings", "dead", "scheduled", "schedules", "jobs", "cluster")
+    for place in places:
+        page.goto(f"{server.url}/#/{place}")
+        page.get_by_role("heading", level=1).wait_for()
+        quiet(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, place
+
+
+def test_everything_has_a_name(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    """What a screen reader says of buttons, fields and links is never nothing; every page has one first heading."""
+    q.publish("named", "x", delay="1h")
+    page = visit(server.url)
+    parts = ("", "/messages", "/dead", "/scheduled", "/settings")
+    for place in ("", *(f"t/default/named{part}" for part in parts), "schedules", "cluster"):
+        page.goto(f"{server.url}/#/{place}")
+        page.get_by_role("heading", level=1).wait_for()
+        quiet(page)
+        nameless = page.evaluate(
+            """() => [...document.querySelectorAll("a, button, input, select, textarea, [role=img]")].filter((one) =>
+              !(one.labels?.length || one.ariaLabel || one.textContent.trim() || one.closest("[hidden]"))
+            ).map((one) => one.outerHTML)"""
+        )
+        assert nameless == [], place
+        assert page.locator("h1").count() == 1
+        assert page.locator("main").count() == 1
+        assert " · mqueue" in page.title()
