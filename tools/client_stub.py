@@ -10,7 +10,7 @@ STUB = Stub(
     SRC / "client/sync.pyi",
     '"""Made by tools/client_stub.py from the async classes: do not edit."""\n\n',
     sync,
-    (sync.ClientLease, sync.ClientDlq, sync.Producer, sync.Client),
+    (sync.ClientLease, sync.ClientDlq, sync.ClientSchedules, sync.Producer, sync.Client),
     {
         "DeadMessage": "from mqueue.broker.message import DeadMessage",
         "Iterator": "from collections.abc import Iterator",

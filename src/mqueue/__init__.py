@@ -32,6 +32,7 @@ from mqueue.model.errors import (
     QuotaExceeded,
     Refused,
     ShardDown,
+    Stopping,
     TooLarge,
     Unauthorized,
     Unavailable,
@@ -42,7 +43,7 @@ from mqueue.model.message import Draft, Receipt
 if TYPE_CHECKING:
     from mqueue.assembly.connect import connect, connect_async
     from mqueue.assembly.worker import Worker
-    from mqueue.broker.aio import AsyncArrowLease, AsyncBroker, AsyncDlq
+    from mqueue.broker.aio import AsyncArrowLease, AsyncBroker, AsyncDlq, AsyncSchedules
     from mqueue.broker.bounds import PartitionOffsets
     from mqueue.broker.broker import Broker
     from mqueue.broker.consume import Subscription
@@ -50,16 +51,20 @@ if TYPE_CHECKING:
     from mqueue.broker.dlq import Dlq
     from mqueue.broker.explain import Explanation, Trace, TraceEvent
     from mqueue.broker.loop import AsyncSubscription
+    from mqueue.broker.members import GroupMembers, Membership
     from mqueue.broker.message import AsyncDeadMessage, AsyncMessage, DeadMessage, Message
     from mqueue.broker.numbers import GroupStats, TopicStats
-    from mqueue.broker.redrive import Redrive
+    from mqueue.broker.redrive import Deletion, Redrive
+    from mqueue.broker.schedules import Schedule, Schedules
     from mqueue.broker.settle import Settlement
+    from mqueue.broker.sorting import DeadErrors
     from mqueue.broker.tables import ArrowLease
     from mqueue.broker.transact import StagedPart, Transaction
     from mqueue.client.aio import AsyncClient
     from mqueue.client.dlq import AsyncClientDlq
     from mqueue.client.producer import AsyncProducer
-    from mqueue.client.sync import Client, ClientDlq, ClientLease, Producer
+    from mqueue.client.schedules import AsyncClientSchedules
+    from mqueue.client.sync import Client, ClientDlq, ClientLease, ClientSchedules, Producer
     from mqueue.client.tables import AsyncClientLease
     from mqueue.client.worker.verdict import Reject, Retry
     from mqueue.log.segments.storage import Storage
@@ -73,10 +78,12 @@ __all__ = [
     "AsyncClient",
     "AsyncClientDlq",
     "AsyncClientLease",
+    "AsyncClientSchedules",
     "AsyncDeadMessage",
     "AsyncDlq",
     "AsyncMessage",
     "AsyncProducer",
+    "AsyncSchedules",
     "AsyncSubscription",
     "Backpressure",
     "BadFrame",
@@ -88,11 +95,14 @@ __all__ = [
     "Client",
     "ClientDlq",
     "ClientLease",
+    "ClientSchedules",
     "Closed",
     "Conflict",
     "Corrupt",
     "Cursor",
+    "DeadErrors",
     "DeadMessage",
+    "Deletion",
     "DiskFull",
     "Dlq",
     "Draft",
@@ -100,10 +110,12 @@ __all__ = [
     "Expired",
     "Explanation",
     "Forbidden",
+    "GroupMembers",
     "GroupStats",
     "InUse",
     "LeaseLost",
     "Limits",
+    "Membership",
     "Message",
     "NotFound",
     "PartitionOffsets",
@@ -116,9 +128,12 @@ __all__ = [
     "Refused",
     "Reject",
     "Retry",
+    "Schedule",
+    "Schedules",
     "Settlement",
     "ShardDown",
     "StagedPart",
+    "Stopping",
     "Storage",
     "Subscription",
     "TooLarge",
@@ -142,26 +157,35 @@ _HOMES = {
     "AsyncClient": "client.aio",
     "AsyncClientDlq": "client.dlq",
     "AsyncClientLease": "client.tables",
+    "AsyncClientSchedules": "client.schedules",
     "AsyncDeadMessage": "broker.message",
     "AsyncDlq": "broker.aio",
     "AsyncMessage": "broker.message",
     "AsyncProducer": "client.producer",
+    "AsyncSchedules": "broker.aio",
     "AsyncSubscription": "broker.loop",
     "Broker": "broker.broker",
     "Client": "client.sync",
     "ClientDlq": "client.sync",
     "ClientLease": "client.sync",
+    "ClientSchedules": "client.sync",
     "Cursor": "broker.cursors",
+    "DeadErrors": "broker.sorting",
     "DeadMessage": "broker.message",
+    "Deletion": "broker.redrive",
     "Dlq": "broker.dlq",
     "Explanation": "broker.explain",
+    "GroupMembers": "broker.members",
     "GroupStats": "broker.numbers",
+    "Membership": "broker.members",
     "Message": "broker.message",
     "PartitionOffsets": "broker.bounds",
     "Producer": "client.sync",
     "Redrive": "broker.redrive",
     "Reject": "client.worker.verdict",
     "Retry": "client.worker.verdict",
+    "Schedule": "broker.schedules",
+    "Schedules": "broker.schedules",
     "Settlement": "broker.settle",
     "StagedPart": "broker.transact",
     "Storage": "log.segments.storage",

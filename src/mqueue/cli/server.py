@@ -43,7 +43,8 @@ async def _ask(context: Context, timeout: str, method: str, path: str, content: 
     from mqueue.client.line import Line, Request
 
     cert = (context.cert, context.key or context.cert) if context.cert else None
-    line = Line(address_of(context.url, context.token, NAME, timeout, context.ca, cert, "json", False))
+    several = "," in context.url  # then one that is away is no reason to give up
+    line = Line(address_of(context.url, context.token, NAME, timeout, context.ca, cert, "json", several))
     try:
         reply = await line.send(Request(method, path, content, repeatable=method != "POST"))
         return reply.body

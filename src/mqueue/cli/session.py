@@ -56,7 +56,8 @@ class Session:
         settings: dict[str, Any] = {"name": NAME}
         if self.is_remote:
             settings |= {"token": context.token, "namespace": context.namespace or "default", "ca": context.ca}
-            settings |= {"timeout": self.timeout, "retry": self.patient}
+            several = "," in context.url  # then one that is away is no reason to give up
+            settings |= {"timeout": self.timeout, "retry": self.patient or several}
             if context.cert:
                 settings["cert"] = (context.cert, context.key or context.cert)
         return connect(context.url, **settings)

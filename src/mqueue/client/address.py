@@ -1,4 +1,5 @@
-"""Where a server is and how a client shows up there: what was typed, parsed and checked once.
+"""Where a server is and how a client shows up there: what was typed, parsed and checked once. Nodes of a cluster are as
+good as each other, so several addresses may be given: as a list, or in one text with commas between them.
 
 The token is a secret: it is in no `repr` and in no sentence of ours. Opens no connection.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -22,6 +24,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 TIMEOUT_MS_MAX = 3_600_000
+URLS_MAX = 64
 ENCODINGS = ("json", "arrow")
 
 _GIVE = f"give one such as {DEFAULT_URL}"
@@ -29,9 +32,9 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Address(Struct, frozen=True):
-    """`url` has no slash at its end; `timeout_ms` is how long a call may take, waiting apart."""
+    """`urls` have no slash at their ends; `timeout_ms` is how long a call may take, waiting apart."""
 
-    url: str
+    urls: tuple[str, ...]
     token: str | None
     name: str
     timeout_ms: int
@@ -42,9 +45,14 @@ class Address(Struct, frozen=True):
     def __repr__(self) -> str:
         return f"<Address {self.url}{' with a token' if self.token else ''}>"
 
+    @property
+    def url(self) -> str:
+        """All of them, as they could be typed."""
+        return ",".join(self.urls)
+
 
 def address_of(
-    url: str,
+    url: str | Sequence[str],
     token: str | None,
     name: str,
     timeout: Duration,
@@ -60,20 +68,32 @@ def address_of(
         raise BadSetting(f"encoding {encoding!r:.80}; it takes one of {', '.join(ENCODINGS)}")
     if type(retry) is not bool:
         raise BadSetting(f"retry {retry!r:.80}; it takes true or false")
-    plain = _url(url)
+    urls = _urls(url)
     return Address(
-        plain,
+        urls,
         _token(token),
         check_consumer(name),
         timeout_ms,
         encoding,
         retry,
-        _tls(plain.startswith("https:"), ca, cert),
+        _tls(urls[0].startswith("https:"), ca, cert),
     )
 
 
 def namespace_of(name: str) -> str:
     return check_name(name, "namespace")
+
+
+def _urls(given: Any) -> tuple[str, ...]:
+    several = given.split(",") if type(given) is str else given
+    if not isinstance(several, list | tuple):
+        raise BadSetting(f"url is {type(given).__name__}; {_GIVE}")
+    if not 1 <= len(several) <= URLS_MAX:
+        raise BadSetting(f"{len(several)} urls; it takes 1 to {URLS_MAX}; {_GIVE}")
+    urls = tuple(dict.fromkeys(_url(url.strip() if type(url) is str else url) for url in several))
+    if len({url.partition(":")[0] for url in urls}) > 1:
+        raise BadSetting("some of the urls are http and some https; they have to be the same")
+    return urls
 
 
 def _url(url: Any) -> str:

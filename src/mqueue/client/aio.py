@@ -9,12 +9,13 @@ async with mqueue.AsyncClient("http://127.0.0.1:8080") as q:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
+from mqueue.broker.attending import check_assigned
 from mqueue.broker.bounds import PartitionOffsets
 from mqueue.broker.consume import Supply, check_concurrency
 from mqueue.broker.cursors import Cursor
@@ -22,13 +23,15 @@ from mqueue.broker.deliver import check_receive
 from mqueue.broker.explain import Explanation, Trace
 from mqueue.broker.given import Topics, id_of, list_of, parts_of
 from mqueue.broker.loop import AsyncSubscription, consume_in_loop
+from mqueue.broker.members import GroupMembers, Membership, seat_of
 from mqueue.broker.message import AsyncMessage
 from mqueue.broker.numbers import TopicStats
-from mqueue.broker.replay import Position
+from mqueue.broker.replay import Position, place_of
 from mqueue.broker.settle import Settlement
 from mqueue.broker.transact import StagedPart, Transaction
-from mqueue.client import events, frames, manage, publish, read, receive
-from mqueue.client.address import DEFAULT_URL, PathLike, address_of
+from mqueue.client import events, frames, manage, members, publish, read, receive
+from mqueue.client.address import DEFAULT_URL, Address, PathLike, address_of
+from mqueue.client.attending import Attending, MemberSource
 from mqueue.client.dlq import AsyncClientDlq
 from mqueue.client.envelope import AsyncClientDeadMessage, AsyncClientMessage
 from mqueue.client.holding import Holdings
@@ -36,6 +39,7 @@ from mqueue.client.home import Home, Run
 from mqueue.client.line import Line
 from mqueue.client.manage import topic_path
 from mqueue.client.producer import AsyncProducer
+from mqueue.client.schedules import AsyncClientSchedules
 from mqueue.client.source import RemoteSource
 from mqueue.client.tables import AsyncClientLease
 from mqueue.client.window import Window, message_path, path_of
@@ -50,7 +54,9 @@ from mqueue.wire.json_manage import DamageOut, PurgeOut
 class AsyncClient:
     """A server elsewhere, for event loops. Safe to use from many tasks of one loop.
 
+    `url` may name several nodes of a cluster, as a list or with commas between them: one is used until it goes away.
     `retry` False: nothing is tried twice, whatever fails is told at once. `encoding` "arrow": batches travel as Arrow.
+    `telemetry` True: calls are spans of the program's OpenTelemetry; or of a TracerProvider that is given.
     """
 
     # What is different in threads; `sync` puts its own in these places.
@@ -61,7 +67,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        url: str = DEFAULT_URL,
+        url: str | Sequence[str] = DEFAULT_URL,
         *,
         token: str | None = None,
         namespace: str = "default",
@@ -71,10 +77,25 @@ class AsyncClient:
         cert: PathLike | tuple[PathLike, PathLike] | None = None,
         encoding: str = "json",
         retry: bool = True,
+        telemetry: Any = False,
     ) -> None:
         address = address_of(url, token, name, timeout, ca, cert, encoding, retry)
-        line = Line(address)
-        window = Window(line, address, check_name(namespace, "namespace"))
+        self._begin(address, Line(address), namespace, telemetry)
+
+    @classmethod
+    def _over(cls, address: Address, line: Line) -> AsyncClient:
+        """Over a line that somebody else has made."""
+        client = object.__new__(cls)
+        client._begin(address, line, "default")
+        return client
+
+    def _begin(self, address: Address, line: Line, namespace: str, telemetry: Any = False) -> None:
+        spans = None
+        if telemetry is not False:
+            from mqueue.client.telemetry import spans_of
+
+            spans = spans_of(telemetry)
+        window = Window(line, address, check_name(namespace, "namespace"), spans)
         self._home = Home(window, Holdings(line), self._message_type, self._dead_type, self._blocking())
         self._root = True
 
@@ -163,9 +184,13 @@ class AsyncClient:
         wait: Duration | None = None,
         visibility: Duration | None = None,
         mode: str = "at_least_once",
+        member: Membership | None = None,
     ) -> list[AsyncMessage]:
-        """Up to `limit` messages, in order, under one lease; [] if none is there or comes within `wait`."""
-        return await self._home.receive(topic, limit, group, wait, visibility, mode)
+        """Up to `limit` messages, in order, under one lease; [] if none is there or comes within `wait`.
+
+        `member`: what `join` answered; of an assigned group only members receive, each from its own partitions.
+        """
+        return await self._home.receive(topic, limit, group, wait, visibility, mode, member=member)
 
     async def receive_arrow(
         self,
@@ -175,19 +200,36 @@ class AsyncClient:
         group: str = "default",
         wait: Duration | None = None,
         visibility: Duration | None = None,
+        member: Membership | None = None,
     ) -> AsyncClientLease:
         """Up to `limit` messages as a table under one lease, settled as a whole."""
-        told, wait_ms = receive.asked(limit, group, wait, visibility)
+        group, seat = seat_of(topic, group, member)
+        told, wait_ms = receive.asked(limit, group, wait, visibility, seat=seat)
         name = check_name(topic, "topic")
-        table, lease = await receive.receive_table(self._window, self._home.holdings, name, told, wait_ms)
-        return AsyncClientLease(self._home, lease, table)
+        call = receive.receive_table(self._window, self._home.holdings, name, told, wait_ms)
+        spans = self._window.spans
+        table, lease = await (call if spans is None else spans.receiving(self._window.namespace, [name], group, call))
+        return AsyncClientLease(self._home, lease, table, name)
 
     def consume(
-        self, topic: Topics, *, group: str = "default", prefetch: int = 100, visibility: Duration | None = None
+        self,
+        topic: Topics,
+        *,
+        group: str = "default",
+        prefetch: int = 100,
+        visibility: Duration | None = None,
+        assigned: bool = False,
+        member: str | None = None,
     ) -> AsyncIterator[AsyncMessage]:
-        """Messages without end; settle each (`with m:`). Leases are kept alive, what is left is given back."""
+        """Messages without end; settle each (`with m:`). Leases are kept alive, what is left is given back.
+
+        `assigned`: as a member of an assigned group, from partitions of its own. `member`: an id that keeps them over
+        a restart.
+        """
         check_receive(prefetch, "at_least_once")
-        found: AsyncIterator[AsyncMessage] = self._consume(self._source(topic, group, visibility), prefetch)
+        check_assigned(topic, assigned, member)
+        source = self._source(topic, group, visibility, Attending(member) if assigned else None)
+        found: AsyncIterator[AsyncMessage] = self._consume(source, prefetch)
         return found
 
     def subscribe(
@@ -203,6 +245,41 @@ class AsyncClient:
         check_concurrency(concurrency)
         made: AsyncSubscription = self._subscription_type(self._source(topic, group, visibility), handler, concurrency)
         return made
+
+    def supply(
+        self, topic: Topics, *, group: str = "default", visibility: Duration | None = None
+    ) -> Supply[AsyncMessage]:
+        """Where somebody takes messages who hands them on: `take(limit)`, or `take_async(limit)` in an event loop.
+
+        Leases are kept alive until their messages are settled, or given back by `give_back`.
+        """
+        return self._source(topic, check_name(group, "group"), visibility)
+
+    # Assigned groups
+
+    async def join(self, topic: str, *, group: str = "default", member: str | None = None) -> Membership:
+        """Become a member of a group, which is assigned from then on: each partition is for one member.
+
+        `member`: an id of one's own. Who joins with it again within the session keeps its partitions.
+        """
+        return await members.join(self._window, topic, group, member)
+
+    async def heartbeat(
+        self, member: Membership, *, released: Collection[int] = (), wait: Duration | None = None
+    ) -> Membership:
+        """Be heard of, and see which partitions are one's own. `wait`: until that changes, at most so long.
+
+        `released`: partitions that were revoked, of which all that is held is given back at once.
+        """
+        return await members.heartbeat(self._window, member, released, wait)
+
+    async def leave(self, member: Membership) -> None:
+        """Be a member no more: what it holds is given back, others get its partitions."""
+        await members.leave(self._window, member)
+
+    async def members(self, topic: str, *, group: str = "default") -> GroupMembers:
+        """Who is in a group, who has which partition, how much is to be done in each, and the last rebalances."""
+        return await members.members(self._window, topic, group)
 
     # Settle
 
@@ -299,9 +376,13 @@ class AsyncClient:
 
     # Schedule
 
-    async def scheduled(self, topic: str, limit: int = 100) -> list[AsyncMessage]:
-        """What is scheduled, soonest first."""
-        return await self._home.look(topic_path(topic, "scheduled"), limit, {})
+    async def scheduled(
+        self, topic: str, limit: int = 100, *, after: AsyncMessage | str | None = None
+    ) -> list[AsyncMessage]:
+        """What is scheduled, soonest first; `after` the last one of the page before."""
+        place = place_of(after)
+        query = {} if place is None else {"after": ".".join(map(str, place))}
+        return await self._home.look(topic_path(topic, "scheduled"), limit, query)
 
     async def cancel(self, id: int | Receipt | AsyncMessage) -> None:
         """End a scheduled message; Conflict if it is not scheduled any more."""
@@ -312,6 +393,10 @@ class AsyncClient:
     ) -> None:
         """Give a scheduled message another time; Conflict if it is not scheduled any more."""
         await manage.reschedule(self._window, id_of(id), deliver_at, delay)
+
+    def schedules(self, topic: str | None = None) -> AsyncClientSchedules:
+        """What a topic is sent again and again, by the calendar; without one, that of all topics."""
+        return AsyncClientSchedules(self._window, topic)
 
     # Manage
 
@@ -335,9 +420,11 @@ class AsyncClient:
     async def groups(self, topic: str) -> list[str]:
         return await manage.groups(self._window, topic)
 
-    async def create_group(self, topic: str, group: str, *, start: Position = "earliest") -> None:
-        """Make a group; Conflict if it is there."""
-        await manage.create_group(self._window, topic, group, start)
+    async def create_group(
+        self, topic: str, group: str, *, start: Position = "earliest", assigned: bool = False
+    ) -> None:
+        """Make a group; Conflict if it is there. `assigned`: only members receive, each from its own partitions."""
+        await manage.create_group(self._window, topic, group, start, assigned)
 
     async def delete_group(self, topic: str, group: str) -> None:
         await manage.delete_group(self._window, topic, group)
@@ -398,5 +485,9 @@ class AsyncClient:
         """How threads wait for a call; None: it is awaited."""
         return None
 
-    def _source(self, topic: Topics, group: str, visibility: Duration | None) -> Supply[Any]:
+    def _source(
+        self, topic: Topics, group: str, visibility: Duration | None, attending: Attending | None = None
+    ) -> Supply[Any]:
+        if attending is not None:
+            return MemberSource(self._home, str(topic), group, visibility, attending)
         return RemoteSource(self._home, topic, group, visibility)

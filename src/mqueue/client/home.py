@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from mqueue.broker.deliver import check_receive
 from mqueue.broker.given import Topics, names_of
+from mqueue.broker.members import Membership, seat_of
 from mqueue.broker.message import AnyMessage
 from mqueue.broker.settle import Settlement
 from mqueue.client import incoming, receive, settle
@@ -43,7 +45,7 @@ class Home:
         self.anchor = anchor or Anchor()
 
     def view(self, namespace: str) -> Home:
-        window = Window(self.window.line, self.window.address, namespace)
+        window = Window(self.window.line, self.window.address, namespace, self.window.spans)
         return Home(window, self.holdings, self.kind, self.dead_kind, self.blocking, self.anchor)
 
     def run(self, call: Coroutine[Any, Any, Any]) -> Any:
@@ -59,9 +61,14 @@ class Home:
         visibility: Duration | None,
         mode: str = "at_least_once",
         stopped: asyncio.Event | None = None,
+        member: Membership | None = None,
     ) -> list[Any]:
-        told, wait_ms = receive.asked(limit, group, wait, visibility, mode)
-        return await receive.receive(self, self.holdings, names_of(topic), told, wait_ms, self.kind, stopped)
+        group, seat = seat_of(topic, group, member)
+        told, wait_ms = receive.asked(limit, group, wait, visibility, mode, seat)
+        topics = names_of(topic)
+        call = receive.receive(self, self.holdings, topics, told, wait_ms, self.kind, stopped)
+        spans = self.window.spans
+        return await (call if spans is None else spans.receiving(self.window.namespace, topics, group, call))
 
     async def settle_messages(
         self,
@@ -74,7 +81,9 @@ class Home:
         if not messages:
             return Settlement(0)
         told = settle.order(verb, wait, error, publish)
-        return await settle.settle_messages(self.window.line, verb, messages, told)
+        spans = self.window.spans
+        with nullcontext() if spans is None else spans.settling(verb, messages):
+            return await settle.settle_messages(self.window.line, verb, messages, told)
 
     async def look(self, path: str, limit: int, query: Mapping[str, Any]) -> list[Any]:
         """Messages that nobody holds."""

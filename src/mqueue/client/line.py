@@ -2,7 +2,8 @@
 
 A request that never left is tried again, with growing pauses, as long as the call may last. One whose answer was lost
 is tried again only if doing it twice is the same as doing it once. What a server refuses for now and says until when
-is tried again then. Knows HTTP and connections; does not know what is asked.
+is tried again then. Of several addresses one is used until it does not answer or says that it is about to stop; then
+the next is tried at once. Knows HTTP and connections; does not know what is asked.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ except ImportError as error:
     raise ImportError("a client needs aiohttp: install mqueue[client]") from error
 
 from mqueue.client.address import Address
-from mqueue.model.errors import Closed, Corrupt, Error, Refused, Unavailable
+from mqueue.model.errors import Closed, Corrupt, Error, Refused, Stopping, Unavailable
 from mqueue.model.limits import MIB
 from mqueue.wire.errors import error_of
 from mqueue.wire.json import ErrorBody, ErrorOut
@@ -44,6 +45,8 @@ _PIECE_BYTES = MIB
 _TURNS_TO_HANG_UP = 2
 """Turns of a loop until a closed connection is hung up. A server that is told later hands messages to nobody."""
 _OF_THE_LINE = ("unreachable", "line_broken")
+_ELSEWHERE = (*_OF_THE_LINE, Stopping.code)
+"""What another address may do better."""
 FORKED = "this client was made before the process forked, and its connections are the parent's: make a new one"
 
 
@@ -67,12 +70,19 @@ class Reply(Struct, frozen=True):
     sent_at: float
 
 
+Sign = Callable[[Request], Mapping[str, str]]
+"""Headers that prove who sends a request, made anew for each try."""
+
+
 class Line:
     """Belongs to the event loop that uses it first."""
 
-    def __init__(self, address: Address, chance: Callable[[], float] = random.random) -> None:
+    def __init__(self, address: Address, chance: Callable[[], float] = random.random, sign: Sign | None = None) -> None:
         self._address = address
         self._chance = chance
+        self._sign = sign
+        self._turn = int(chance() * len(address.urls))
+        """Which of the addresses is used, counted on and on: clients begin at different ones."""
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -112,16 +122,31 @@ class Line:
         end = loop.time() + self._address.timeout_ms / 1000
         tries = 0
         while True:
+            turn = self._turn
             try:
-                reply = await self._once(request, max(end - loop.time(), 0.001))
+                reply = await self._once(request, self._url(turn), max(end - loop.time(), 0.001))
                 if reply.status < 300:
                     return reply
                 raise _refusal(reply)
             except Error as error:
                 pause = self._pause(error, request, tries)
+                if pause is not None and self._moves_on(error, turn, tries):
+                    pause = 0.0
                 if pause is None or loop.time() + pause >= end or await self._ends_within(pause):
                     raise
             tries += 1
+
+    def _url(self, turn: int) -> str:
+        return self._address.urls[turn % len(self._address.urls)]
+
+    def _moves_on(self, error: Error, turn: int, tries: int) -> bool:
+        """Whether another address is to be tried at once: until all were, then there is a pause. Of many requests that
+        fail together one moves all of them."""
+        if error.code not in _ELSEWHERE:
+            return False
+        if self._turn == turn:
+            self._turn += 1
+        return (tries + 1) % len(self._address.urls) != 0
 
     async def _ends_within(self, seconds: float) -> bool:
         """Let so much time pass, unless the line is closed before."""
@@ -140,20 +165,23 @@ class Line:
         if error.applied is not False and not request.repeatable:
             return None
         if error.code in _OF_THE_LINE:
-            most = min(PAUSE_SECONDS * 2.0 ** min(tries, 16), PAUSE_SECONDS_MAX)
+            rounds = tries // len(self._address.urls)
+            most = min(PAUSE_SECONDS * 2.0 ** min(rounds, 16), PAUSE_SECONDS_MAX)
             return most * (0.5 + self._chance() / 2)
         return error.retry_after
 
-    async def _once(self, request: Request, seconds: float) -> Reply:
-        """One try. A connection has to be there a little before the time is up, so that the two are told apart."""
-        timeout = aiohttp.ClientTimeout(total=seconds + request.wait_ms / 1000, connect=seconds * 0.9)
+    async def _once(self, request: Request, url: str, seconds: float) -> Reply:
+        """One try. A connection has to be there a little before the time is up, so that the two are told apart; and
+        while there is time for the other addresses."""
+        connect = seconds * 0.9 / len(self._address.urls)
+        timeout = aiohttp.ClientTimeout(total=seconds + request.wait_ms / 1000, connect=connect)
         sent_at = asyncio.get_running_loop().time()
         try:
             async with self._open().request(
                 request.method,
-                URL(self._address.url + request.path, encoded=True),
+                URL(url + request.path, encoded=True),
                 data=_sent(request.body),
-                headers=request.headers,
+                headers={**request.headers, **self._sign(request)} if self._sign else request.headers,
                 timeout=timeout,
                 allow_redirects=False,
             ) as answer:
@@ -165,9 +193,9 @@ class Line:
                 await asyncio.sleep(0)
             raise
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise Unavailable(f"{self._address.url} cannot be reached: {_reason(error)}", code="unreachable") from None
+            raise Unavailable(f"{url} cannot be reached: {_reason(error)}", code="unreachable") from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            sentence = f"the line to {self._address.url} broke, and nobody knows what was done: {_reason(error)}"
+            sentence = f"the line to {url} broke, and nobody knows what was done: {_reason(error)}"
             raise Unavailable(sentence, code="line_broken", applied=None) from None
 
     # Life
@@ -235,7 +263,7 @@ class Line:
 
     async def send_last(self, request: Request) -> Reply:
         """While the line is being closed: one try."""
-        return await self._once(request, CLOSE_SECONDS_MAX)
+        return await self._once(request, self._url(self._turn), CLOSE_SECONDS_MAX)
 
 
 def _sent(body: bytes) -> bytes | io.BytesIO | None:

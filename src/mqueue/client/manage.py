@@ -73,16 +73,16 @@ def _plain(value: Any) -> Any:
     return f"{duration_ms(value)}ms" if isinstance(value, timedelta) else value
 
 
-async def create_group(window: Window, topic: str, group: str, start: Position) -> None:
-    await window.send("PUT", _group(topic, group), GroupIn(_position(start)), repeatable=False)
+async def create_group(window: Window, topic: str, group: str, start: Position, assigned: bool) -> None:
+    await window.send("PUT", group_path(topic, group), GroupIn(_position(start), assigned), repeatable=False)
 
 
 async def delete_group(window: Window, topic: str, group: str) -> None:
-    await window.tell("DELETE", _group(topic, group))
+    await window.tell("DELETE", group_path(topic, group))
 
 
 async def seek(window: Window, topic: str, group: str, to: Position) -> None:
-    await window.tell("POST", f"{_group(topic, group)}/seek", SeekIn(_position(to)))
+    await window.tell("POST", group_path(topic, group, "seek"), SeekIn(_position(to)))
 
 
 def _position(position: Position) -> int | str:
@@ -125,7 +125,8 @@ def _places(offsets: Any) -> dict[int, int] | None:
 
 
 def _cursor(told: CursorOut) -> Cursor:
-    return Cursor(told.name, told.topic, told.offsets, _time(told.expires_at), _time(told.made_at))
+    times = (_time(at) for at in (told.expires_at, told.made_at, told.set_at))
+    return Cursor(told.name, told.topic, told.offsets, *times)
 
 
 async def stage(
@@ -187,8 +188,8 @@ def topic_path(topic: str, *names: str) -> str:
     return path_of("topics", check_name(topic, "topic"), *names)
 
 
-def _group(topic: str, group: str) -> str:
-    return topic_path(topic, "groups", check_name(group, "group"))
+def group_path(topic: str, group: str, *names: str) -> str:
+    return topic_path(topic, "groups", check_name(group, "group"), *names)
 
 
 def _cursor_path(topic: str, name: str) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 from collections import deque
 from collections.abc import Mapping
+from contextvars import Context
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -99,6 +100,9 @@ class AsyncProducer:
         name = self._topic if draft.topic is None else check_name(draft.topic, "topic")
         if name is None:
             raise Refused("no topic is named, neither for the producer nor for the message", code="no_topic")
+        spans = self._home.window.spans
+        if spans is not None:
+            draft = spans.stamped(draft)
         return Waiting(name, draft, outgoing.rows([draft]).size, told)
 
     def _hand_in(self, waiting: Waiting) -> None:
@@ -107,7 +111,8 @@ class AsyncProducer:
         queue = self._queues.setdefault(name, deque())
         queue.append(waiting)
         if name not in self._senders:
-            self._senders[name] = asyncio.get_running_loop().create_task(self._send_all(name, queue))
+            sending = self._send_all(name, queue)  # for everybody, so it belongs to nobody's trace
+            self._senders[name] = asyncio.get_running_loop().create_task(sending, context=Context())
         elif len(queue) >= self._batch:
             self._hurry.set()
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pyarrow as pa
 
 from mqueue.client import incoming, outgoing
 from mqueue.client.window import ARROW, Window, parsed, path_of
-from mqueue.model.message import Receipt
+from mqueue.model.message import Draft, Receipt
 from mqueue.model.names import check_name
 from mqueue.wire.json import PublishOut
 from mqueue.wire.stream import read_table
@@ -20,6 +21,11 @@ async def publish_many(
 ) -> list[Receipt]:
     """One call, one commit, all or none."""
     items = messages if isinstance(messages, list) else list(messages)
+    with _told(window, topic, items, len(items)):
+        return await _publish_many(window, topic, items, durability)
+
+
+async def _publish_many(window: Window, topic: str | None, items: list[Any], durability: str | None) -> list[Receipt]:
     columns = outgoing.rows(items)
     name = outgoing.topic_of(topic, items)
     repeatable = outgoing.is_repeatable(items)
@@ -38,7 +44,17 @@ async def publish_table(
 ) -> Sequence[Receipt]:
     body = outgoing.stream(table)
     repeatable = "idempotency_key" in table.schema.names and not table.column("idempotency_key").null_count
-    return await _send_table(window, check_name(topic, "topic"), body, durability, repeatable)
+    with _told(window, check_name(topic, "topic"), (), table.num_rows):
+        return await _send_table(window, topic, body, durability, repeatable)
+
+
+def _told(window: Window, topic: str | None, items: Sequence[Any], count: int) -> AbstractContextManager[None]:
+    """Tell who wants to know of it."""
+    if window.spans is None:
+        return nullcontext()
+    named = [item.topic for item in items if isinstance(item, Draft) and item.topic]
+    topics = list(dict.fromkeys([topic, *named] if topic else named))
+    return window.spans.publishing(window.namespace, topics, items, count)
 
 
 async def _send_table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mqueue.broker.bounds import PartitionOffsets
 from mqueue.broker.explain import Explanation, Trace, TraceEvent
-from mqueue.broker.replay import Position, check_position
+from mqueue.broker.replay import Position, check_position, check_window
 from mqueue.client import incoming
 from mqueue.client.home import Home
 from mqueue.client.receive import ALL_COLUMNS
@@ -45,6 +45,11 @@ class Pages(AsyncIterator[T], Generic[T]):
         """All that came with the next answer. Raises StopAsyncIteration at the end."""
         return await anext(self._pages)
 
+    async def aclose(self) -> None:
+        """Nothing more is asked for, also not what was on its way."""
+        if isinstance(self._pages, AsyncGenerator):
+            await self._pages.aclose()
+
 
 def covered(
     start: Position | None, stop: Position | None, partition: int | None, include_deleted: bool = False
@@ -52,6 +57,7 @@ def covered(
     """The query of a scan."""
     if partition is not None and (type(partition) is not int or partition < 0):
         raise NotFound(f"a topic has partitions from 0 on, not {partition!r:.80}")
+    check_window(start, stop)
     deleted = "true" if include_deleted else None
     return {**_bound("start", start), **_bound("stop", stop), "partition": partition, "include_deleted": deleted}
 

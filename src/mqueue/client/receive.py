@@ -15,6 +15,7 @@ from mqueue.client.envelope import Held, Home
 from mqueue.client.holding import Holdings
 from mqueue.client.line import Reply
 from mqueue.client.window import ARROW, Window, parsed, path_of
+from mqueue.heart.crew import Seat
 from mqueue.model.names import check_name
 from mqueue.model.times import Duration
 from mqueue.wire.json import LeaseOut, LeasesOut, ReceiveIn, ReceiveTopicsIn
@@ -27,14 +28,21 @@ ALL_COLUMNS = {"columns": "all"}
 
 
 def asked(
-    limit: int, group: str, wait: Duration | None, visibility: Duration | None, mode: str = "at_least_once"
+    limit: int,
+    group: str,
+    wait: Duration | None,
+    visibility: Duration | None,
+    mode: str = "at_least_once",
+    seat: Seat | None = None,
 ) -> tuple[ReceiveIn, int]:
     """The body of a receive, and for how many milliseconds it may wait."""
     deliver.check_receive(limit, mode)
     lasting = None if visibility is None else f"{deliver.visibility_ms(visibility)}ms"
     wait_ms = deliver.wait_ms(wait)
     check_name(group, "group")
-    return ReceiveIn(group, limit, f"{wait_ms}ms" if wait_ms else None, lasting, mode), wait_ms
+    member, generation = seat or (None, None)
+    told = ReceiveIn(group, limit, f"{wait_ms}ms" if wait_ms else None, lasting, mode, member, generation)
+    return told, wait_ms
 
 
 async def receive(

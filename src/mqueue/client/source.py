@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
 
 from mqueue.broker.given import Topics, names_of
 from mqueue.client.envelope import Held, Letter
@@ -48,9 +48,7 @@ class RemoteSource(Generic[M]):
         if self.stopped:
             return []
         try:
-            found: list[M] = await self._home.receive(
-                self._topics, limit, self._group, POLL_SECONDS, self._visibility, stopped=bell
-            )
+            found = await self._receive(limit, bell)
         except Error as error:
             if self._holdings.line.closed or not (error.retryable or isinstance(error, Closed)):
                 raise
@@ -59,6 +57,12 @@ class RemoteSource(Generic[M]):
             return []
         self._failures = 0
         self._keep(found)
+        return found
+
+    async def _receive(self, limit: int, bell: asyncio.Event) -> list[M]:
+        found: list[M] = await self._home.receive(
+            self._topics, limit, self._group, POLL_SECONDS, self._visibility, stopped=bell
+        )
         return found
 
     async def _pause(self, error: Error, bell: asyncio.Event) -> None:
@@ -91,28 +95,33 @@ class RemoteSource(Generic[M]):
         self._holdings.let_go(leases)
 
 
-class BlockingSource(RemoteSource[M]):
-    """For consumers in threads. `soon` has something done in the loop of the client, and does not wait."""
+class BlockingSource(Generic[M]):
+    """For consumers in threads. `run` waits for something in the loop of the client, `soon` does not."""
 
     def __init__(
         self,
-        home: Home,
-        topic: Topics,
-        group: str,
-        visibility: Duration | None,
+        source: RemoteSource[M],
+        run: Callable[[Coroutine[Any, Any, list[M]]], list[M]],
         soon: Callable[[Callable[[], None]], None],
     ) -> None:
-        super().__init__(home, topic, group, visibility)
+        self._source = source
+        self._run = run
         self._soon = soon
 
+    @property
+    def stopped(self) -> bool:
+        return self._source.stopped
+
     def take(self, limit: int) -> list[M]:
-        found: list[M] = self._home.run(self.take_async(limit))
-        return found
+        return self._run(self._source.take_async(limit))
+
+    async def take_async(self, limit: int) -> list[M]:
+        raise NotImplementedError("a source of threads is not awaited")
 
     def stop(self) -> None:
-        self.stopped = True
-        self._soon(super().stop)
+        self._source.stopped = True
+        self._soon(self._source.stop)
 
     def give_back(self) -> None:
         """The garbage collector may call this in the middle of anything, so it waits for nothing."""
-        self._soon(super().give_back)
+        self._soon(self._source.give_back)

@@ -23,13 +23,15 @@ from mqueue.broker.consume import Subscription, Supply, consume
 from mqueue.broker.given import Topics
 from mqueue.broker.twin import Call
 from mqueue.client.aio import AsyncClient
+from mqueue.client.attending import Attending
 from mqueue.client.dlq import AsyncClientDlq
 from mqueue.client.envelope import ClientDeadMessage, ClientMessage
 from mqueue.client.home import Run
 from mqueue.client.portal import Portal, portal
 from mqueue.client.producer import AsyncProducer
 from mqueue.client.read import Pages
-from mqueue.client.source import BlockingSource
+from mqueue.client.schedules import AsyncClientSchedules
+from mqueue.client.source import BlockingSource, RemoteSource
 from mqueue.client.tables import AsyncClientLease
 from mqueue.model.errors import Closed
 from mqueue.model.message import Draft, Receipt
@@ -42,6 +44,7 @@ RENAMED = {
     "AsyncClient": "Client",
     "AsyncClientDlq": "ClientDlq",
     "AsyncClientLease": "ClientLease",
+    "AsyncClientSchedules": "ClientSchedules",
     "AsyncDeadMessage": "DeadMessage",
     "AsyncIterator": "Iterator",
     "AsyncMessage": "Message",
@@ -143,12 +146,24 @@ def _renamed(annotation: Any) -> Any:
 
 @blocking(AsyncClientLease)
 class ClientLease(Blocking):
-    """A lease whose messages are a table. Settles as a whole."""
+    """A lease whose messages are a table. Settles as a whole, or what is left of it; or the messages with some ids."""
 
     @property
     def table(self) -> pa.Table:
         """The messages, in delivery order."""
         return self._core.table
+
+    @property
+    def token(self) -> str:
+        """What proves the right to settle, also elsewhere; empty if nothing was handed out."""
+        token: str = self._core.token
+        return token
+
+    @property
+    def remaining_ms(self) -> int:
+        """For how long it is held."""
+        remaining_ms: int = self._core.remaining_ms
+        return remaining_ms
 
     def __len__(self) -> int:
         return len(self._core)
@@ -161,6 +176,11 @@ class ClientDlq(Blocking):
     def __len__(self) -> int:
         count: int = self._portal.run(self._core._count())
         return count
+
+
+@blocking(AsyncClientSchedules)
+class ClientSchedules(Blocking):
+    """The schedules of a topic, or of all topics of a namespace: these can be listed."""
 
 
 class _Core(AsyncClient):
@@ -183,8 +203,11 @@ class _Core(AsyncClient):
     def _blocking(self) -> Run:
         return self._portal.run
 
-    def _source(self, topic: Topics, group: str, visibility: Duration | None) -> Supply[Any]:
-        return BlockingSource(self._home, topic, group, visibility, self._portal.soon)
+    def _source(
+        self, topic: Topics, group: str, visibility: Duration | None, attending: Attending | None = None
+    ) -> Supply[Any]:
+        source = super()._source(topic, group, visibility, attending)
+        return BlockingSource(cast(RemoteSource[Any], source), self._portal.run, self._portal.soon)
 
 
 @blocking(AsyncProducer)

@@ -1,22 +1,25 @@
 """Made by tools/client_stub.py from the async classes: do not edit."""
 
 import concurrent.futures
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
 from mqueue.broker.bounds import PartitionOffsets
-from mqueue.broker.consume import Subscription
+from mqueue.broker.consume import Subscription, Supply
 from mqueue.broker.cursors import Cursor
 from mqueue.broker.explain import Explanation, Trace
 from mqueue.broker.given import Topics
+from mqueue.broker.members import GroupMembers, Membership
 from mqueue.broker.message import DeadMessage, Message
 from mqueue.broker.numbers import TopicStats
-from mqueue.broker.redrive import Redrive
+from mqueue.broker.redrive import Deletion, Redrive
 from mqueue.broker.replay import Position
+from mqueue.broker.schedules import Schedule
 from mqueue.broker.settle import Settlement
+from mqueue.broker.sorting import DeadErrors
 from mqueue.broker.transact import StagedPart, Transaction
 from mqueue.client.address import PathLike
 from mqueue.model.message import Draft, Receipt
@@ -24,20 +27,28 @@ from mqueue.model.times import Duration, Instant
 from mqueue.wire.frame import Frame
 
 class ClientLease:
-    """A lease whose messages are a table. Settles as a whole."""
+    """A lease whose messages are a table. Settles as a whole, or what is left of it; or the messages with some ids."""
     @property
     def table(self) -> pa.Table:
         """The messages, in delivery order."""
+    @property
+    def token(self) -> str:
+        """What proves the right to settle, also elsewhere; empty if nothing was handed out."""
+    @property
+    def remaining_ms(self) -> int:
+        """For how long it is held."""
     def __len__(self) -> int: ...
-    def ack(self) -> Settlement:
+    def ack(self, *, ids: Iterable[int] | None = None) -> Settlement:
         """Done."""
-    def nack(self, delay: Duration | None = None, error: object = None) -> Settlement:
+    def nack(
+        self, delay: Duration | None = None, error: object = None, *, ids: Iterable[int] | None = None
+    ) -> Settlement:
         """Failed: they come back after a backoff, or after `delay`; dead after the last attempt."""
-    def reject(self, error: object = None) -> Settlement:
+    def reject(self, error: object = None, *, ids: Iterable[int] | None = None) -> Settlement:
         """Hopeless: dead at once."""
-    def release(self) -> Settlement:
+    def release(self, *, ids: Iterable[int] | None = None) -> Settlement:
         """Not now: ready again at once, the attempt is not counted."""
-    def extend(self, visibility: Duration) -> Settlement:
+    def extend(self, visibility: Duration, *, ids: Iterable[int] | None = None) -> Settlement:
         """Hold them for so long, from now on."""
 
 class ClientDlq:
@@ -56,6 +67,59 @@ class ClientDlq:
         rate: float | None = None,
     ) -> Redrive:
         """Make what is dead now ready again, each in the group that it died in. What dies again stays dead."""
+    def delete(
+        self,
+        *,
+        filter: str | Callable[[DeadMessage], bool] | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> Deletion:
+        """Be rid of what is dead now: it is listed no more, and cannot be redriven. The originals stay as they are."""
+    def errors(self) -> list[DeadErrors]:
+        """What the dead died of, the most frequent first. Errors that differ in numbers, ids or times are one."""
+
+class ClientSchedules:
+    """The schedules of a topic, or of all topics of a namespace: these can be listed."""
+    def add(
+        self,
+        payload: Any,
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        tz: str = "UTC",
+        name: str | None = None,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        priority: int | str | None = None,
+        ttl: Duration | None = None,
+        misfire: str = "once",
+    ) -> Schedule:
+        """Publish `payload` whenever `cron` says, or `every` so often. Conflict if another of that name is there.
+
+        `misfire`: of what was missed the last one is published ("once"), none ("skip"), or each ("all", the last 100).
+        """
+    def all(self) -> list[Schedule]:
+        """By topic, then by name."""
+    def get(self, name: str) -> Schedule: ...
+    def pause(self, name: str) -> Schedule:
+        """Publish nothing until `resume`. What would have come meanwhile does not count as missed."""
+    def resume(self, name: str) -> Schedule:
+        """Go on with the next occurrence."""
+    def change(
+        self,
+        name: str,
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        tz: str | None = None,
+        misfire: str | None = None,
+        paused: bool | None = None,
+    ) -> Schedule:
+        """Give a schedule other times, or another rule for what was missed, pause or resume it; the rest stays."""
+    def delete(self, name: str) -> None:
+        """What was published already stays."""
+    def run(self, name: str) -> Receipt:
+        """Publish an occurrence now, besides those that come by themselves."""
 
 class Producer:
     """`publish` waits for room, not for the server: what it gives is a future of the receipt."""
@@ -87,7 +151,7 @@ class Client:
     """A server elsewhere. Safe to use from many threads."""
     def __init__(
         self,
-        url: str = "http://127.0.0.1:8080",
+        url: str | Sequence[str] = "http://127.0.0.1:8080",
         *,
         token: str | None = None,
         namespace: str = "default",
@@ -97,6 +161,7 @@ class Client:
         cert: PathLike | tuple[PathLike, PathLike] | None = None,
         encoding: str = "json",
         retry: bool = True,
+        telemetry: Any = False,
     ) -> None: ...
     def __repr__(self) -> str: ...
     def close(self) -> None:
@@ -151,8 +216,12 @@ class Client:
         wait: Duration | None = None,
         visibility: Duration | None = None,
         mode: str = "at_least_once",
+        member: Membership | None = None,
     ) -> list[Message]:
-        """Up to `limit` messages, in order, under one lease; [] if none is there or comes within `wait`."""
+        """Up to `limit` messages, in order, under one lease; [] if none is there or comes within `wait`.
+
+        `member`: what `join` answered; of an assigned group only members receive, each from its own partitions.
+        """
     def receive_arrow(
         self,
         topic: str,
@@ -161,12 +230,24 @@ class Client:
         group: str = "default",
         wait: Duration | None = None,
         visibility: Duration | None = None,
+        member: Membership | None = None,
     ) -> ClientLease:
         """Up to `limit` messages as a table under one lease, settled as a whole."""
     def consume(
-        self, topic: Topics, *, group: str = "default", prefetch: int = 100, visibility: Duration | None = None
+        self,
+        topic: Topics,
+        *,
+        group: str = "default",
+        prefetch: int = 100,
+        visibility: Duration | None = None,
+        assigned: bool = False,
+        member: str | None = None,
     ) -> Iterator[Message]:
-        """Messages without end; settle each (`with m:`). Leases are kept alive, what is left is given back."""
+        """Messages without end; settle each (`with m:`). Leases are kept alive, what is left is given back.
+
+        `assigned`: as a member of an assigned group, from partitions of its own. `member`: an id that keeps them over
+        a restart.
+        """
     def subscribe(
         self,
         topic: Topics,
@@ -177,6 +258,27 @@ class Client:
         visibility: Duration | None = None,
     ) -> Subscription:
         """Call `handler` for each message, in the background: returns: ack, raises: nack. `close()` drains."""
+    def supply(self, topic: Topics, *, group: str = "default", visibility: Duration | None = None) -> Supply[Message]:
+        """Where somebody takes messages who hands them on: `take(limit)`, or `take_async(limit)` in an event loop.
+
+        Leases are kept alive until their messages are settled, or given back by `give_back`.
+        """
+    def join(self, topic: str, *, group: str = "default", member: str | None = None) -> Membership:
+        """Become a member of a group, which is assigned from then on: each partition is for one member.
+
+        `member`: an id of one's own. Who joins with it again within the session keeps its partitions.
+        """
+    def heartbeat(
+        self, member: Membership, *, released: Collection[int] = (), wait: Duration | None = None
+    ) -> Membership:
+        """Be heard of, and see which partitions are one's own. `wait`: until that changes, at most so long.
+
+        `released`: partitions that were revoked, of which all that is held is given back at once.
+        """
+    def leave(self, member: Membership) -> None:
+        """Be a member no more: what it holds is given back, others get its partitions."""
+    def members(self, topic: str, *, group: str = "default") -> GroupMembers:
+        """Who is in a group, who has which partition, how much is to be done in each, and the last rebalances."""
     def ack(self, messages: Sequence[Message] | Message, *, publish: Sequence[Draft] = ()) -> Settlement:
         """Done, and what follows from it, in one commit."""
     def nack(
@@ -229,14 +331,16 @@ class Client:
         """The whole server, all namespaces, in plain numbers."""
     def damage(self) -> list[str]:
         """What of the data directory was found to be damaged, in sentences; empty if all is well."""
-    def scheduled(self, topic: str, limit: int = 100) -> list[Message]:
-        """What is scheduled, soonest first."""
+    def scheduled(self, topic: str, limit: int = 100, *, after: Message | str | None = None) -> list[Message]:
+        """What is scheduled, soonest first; `after` the last one of the page before."""
     def cancel(self, id: int | Receipt | Message) -> None:
         """End a scheduled message; Conflict if it is not scheduled any more."""
     def reschedule(
         self, id: int | Receipt | Message, *, deliver_at: Instant | None = None, delay: Duration | None = None
     ) -> None:
         """Give a scheduled message another time; Conflict if it is not scheduled any more."""
+    def schedules(self, topic: str | None = None) -> ClientSchedules:
+        """What a topic is sent again and again, by the calendar; without one, that of all topics."""
     def topics(self) -> list[str]: ...
     def settings(self, topic: str) -> dict[str, Any]: ...
     def configure(self, topic: str, **settings: Any) -> dict[str, Any]:
@@ -245,8 +349,8 @@ class Client:
         """Cancel everything there is, scheduled or not, for every group; how many messages that were."""
     def delete_topic(self, topic: str) -> None: ...
     def groups(self, topic: str) -> list[str]: ...
-    def create_group(self, topic: str, group: str, *, start: Position = "earliest") -> None:
-        """Make a group; Conflict if it is there."""
+    def create_group(self, topic: str, group: str, *, start: Position = "earliest", assigned: bool = False) -> None:
+        """Make a group; Conflict if it is there. `assigned`: only members receive, each from its own partitions."""
     def delete_group(self, topic: str, group: str) -> None: ...
     def seek(self, topic: str, *, group: str = "default", to: Position) -> None:
         """Move a group: "earliest", "latest", an offset or a time. What it holds is lost to it, attempts start anew."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -13,6 +13,9 @@ import msgspec
 from mqueue.client.address import Address
 from mqueue.client.line import Line, Reply, Request
 from mqueue.model.errors import Corrupt, NotFound, TooLarge
+
+if TYPE_CHECKING:
+    from mqueue.client.telemetry import ClientSpans
 
 T = TypeVar("T")
 
@@ -23,12 +26,13 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class Window:
-    """The line is shared with the windows of other namespaces."""
+    """The line is shared with the windows of other namespaces. `spans`: whom to tell of calls; None: nobody."""
 
-    def __init__(self, line: Line, address: Address, namespace: str) -> None:
+    def __init__(self, line: Line, address: Address, namespace: str, spans: ClientSpans | None = None) -> None:
         self.line = line
         self.address = address
         self.namespace = namespace
+        self.spans = spans
         self._headers = {"X-Mqueue-Namespace": namespace}
         if address.name:
             self._headers["X-Mqueue-Consumer"] = quote(address.name)
@@ -113,6 +117,8 @@ class Window:
     ) -> Request:
         """Names of the query that are None are left out."""
         headers = {**({} if everywhere else self._headers), "Accept": accept}
+        if self.spans is not None:
+            headers |= self.spans.carried()
         data = b""
         if arrow is not None:
             data, headers["Content-Type"] = arrow, ARROW

@@ -3,6 +3,7 @@
 from mqueue.assembly.devcluster import DevCluster, NodeServer
 from mqueue.assembly.postgres import PostgresServer
 from mqueue.assembly.redis import RedisServer
+from mqueue.assembly.replicas import Replicas
 from mqueue.testing.clock import ManualClock
 
-__all__ = ["DevCluster", "ManualClock", "NodeServer", "PostgresServer", "RedisServer"]
+__all__ = ["DevCluster", "ManualClock", "NodeServer", "PostgresServer", "RedisServer", "Replicas"]

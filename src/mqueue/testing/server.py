@@ -15,7 +15,7 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from mqueue.assembly.server import Serving
-from mqueue.config import Address, Config
+from mqueue.config import Address, Config, Server
 from mqueue.model.clock import Clock
 
 _PATIENCE_SECONDS = 120
@@ -26,13 +26,14 @@ class RunningServer:
 
     def __init__(self, config: Config | None = None, clock: Clock | None = None, memory: bool = True) -> None:
         config = config or Config()
-        server = replace(config.server, http=Address("127.0.0.1", 0))
+        server = replace(config.server, http=Address("127.0.0.1", 0), **_unless_asked_for(config.server))
         self._config = replace(config, server=server, data=replace(config.data, memory=memory))
         self._clock = clock
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self._stop: Callable[[], object] = _nothing
         self.url = ""
+        self.addresses: dict[str, Address] = {}
         self._thread = threading.Thread(target=self._run, name="mqueue-server", daemon=True)
         self._thread.start()
         if not self._started.wait(_PATIENCE_SECONDS):
@@ -73,12 +74,19 @@ class RunningServer:
         serving = Serving(self._config, self._clock)
         scheme = "https" if self._config.security.tls.on else "http"
         self.url = f"{scheme}://{await serving.start()}"
+        self.addresses = serving.addresses
         told = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(told.set)
         self._started.set()
         await told.wait()
         await serving.stop()
+
+
+def _unless_asked_for(server: Server) -> dict[str, None]:
+    """The ports of other protocols are the same for all servers by default: only one could have them."""
+    listeners = {"grpc": server.grpc, "amqp": server.amqp}
+    return {name: None for name, address in listeners.items() if address is not None and not address.asked_for}
 
 
 def _loop() -> asyncio.AbstractEventLoop:

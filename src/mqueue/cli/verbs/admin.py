@@ -38,11 +38,14 @@ def create_key(
     name: Name,
     scope: Annotated[list[str], typer.Option("--scope", "-s", help="read:tenant-a/orders.*; may be repeated.")],
     expires_at: Annotated[str | None, typer.Option("--expires-at", help="A time (RFC 3339, UTC).")] = None,
+    aws: Annotated[bool, typer.Option("--aws", help="As the variables that AWS clients read, to sign with.")] = False,
 ) -> None:
     """Make a key and print it, for the only time."""
     body = {"name": name, "scopes": scope} | ({"expires_at": expires_at} if expires_at else {})
     made = ask(session, "POST", "/v1/keys", body)
-    if session.printer.for_people:
+    if aws:
+        print(f"AWS_ACCESS_KEY_ID={made['name']}\nAWS_SECRET_ACCESS_KEY={made['secret_access_key']}")
+    elif session.printer.for_people:
         print(made["key"])
     else:
         session.printer.one(made)

@@ -27,7 +27,10 @@ def add(app: typer.Typer) -> None:
 
 
 def migrate(
-    check: Annotated[bool, typer.Option("--check", help="Change nothing; 1 if something is to be done.")] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Change nothing; 1 if something is to be done, 2 if that cannot be done now."),
+    ] = False,
     config: Annotated[str | None, typer.Option("--config", "-c", help="A YAML file. [MQUEUE_CONFIG]")] = None,
 ) -> None:
     """Bring the schemas of a cluster up to date: of every server of DATABASE_URLS."""
@@ -43,10 +46,12 @@ def migrate(
     for schema in schemas(told, change=not check):
         if schema.problem is not None:
             exits.complain(str(schema))
-            code = exits.code_of(schema.problem)
+            code = exits.USAGE if check else exits.code_of(schema.problem)
             continue
-        print(schema, flush=True)
-        if not schema.is_current:
+        print("\n".join([str(schema), *(schema.steps if check else ())]), flush=True)
+        if schema.is_blocked:
+            code = exits.USAGE
+        elif not schema.is_current:
             code = code or exits.FAILED
     raise typer.Exit(code)
 

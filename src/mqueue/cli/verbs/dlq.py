@@ -1,4 +1,4 @@
-"""The dead: look at them, bring them back."""
+"""The dead: look at them, bring them back, be rid of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mqueue.cli.session import Session
 from mqueue.cli.verb import MANAGE, Topic, below, verb
 from mqueue.cli.verbs.look import Limit
 
+ERROR_COLUMNS = ("fingerprint", "count", "reason", "error", "transient", "last_at")
 DEAD_COLUMNS = ("id", "group", "attempts", "reason", "error", "payload")
 
 Filter = Annotated[
@@ -20,15 +21,40 @@ Filter = Annotated[
 
 
 def add(app: typer.Typer) -> None:
-    inner = below(app, "dlq", MANAGE, "List the dead of a topic, and bring them back.")
+    inner = below(app, "dlq", MANAGE, "List the dead of a topic, bring them back, or delete them.")
     verb(inner, "list")(list_dead)
+    verb(inner, "errors")(errors)
     verb(inner, "redrive")(redrive)
+    verb(inner, "delete")(delete)
 
 
 def list_dead(session: Session, topic: Topic, filter: Filter = None, limit: Limit = 100) -> None:
     """List the dead of a topic that nobody has dealt with."""
     found = session.queue.dlq(topic).messages(limit, filter=filter)
     session.printer.rows(DEAD_COLUMNS, [shapes.dead(m) for m in found])
+
+
+def errors(session: Session, topic: Topic) -> None:
+    """Sort the dead of a topic by what they died of; `--filter 'fingerprint = …'` picks those of one line."""
+    found = session.queue.dlq(topic).errors()
+    session.printer.rows(ERROR_COLUMNS, [to_builtins(entry) for entry in found])
+
+
+def delete(
+    session: Session,
+    topic: Topic,
+    filter: Filter = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-l", min=1, help="At most so many.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many it would be.")] = False,
+) -> None:
+    """Delete the dead: they are listed no more, and cannot be redriven."""
+    done = session.queue.dlq(topic).delete(filter=filter, limit=limit, dry_run=dry_run)
+    if not session.printer.for_people:
+        session.printer.one(to_builtins(done))
+    elif dry_run:
+        print(f"{done.matched} would be deleted")
+    else:
+        print(f"deleted {done.deleted} of {done.matched}")
 
 
 def redrive(

@@ -14,13 +14,20 @@ from mqueue.cli.verbs.look import GROUP_COLUMNS, Limit
 Name = Annotated[str, typer.Argument(help="The group.", show_default=False, metavar="GROUP")]
 Start = Annotated[str, typer.Option("--start", help="earliest, latest, an offset, or a time.")]
 
+MEMBER_COLUMNS = ("member", "partitions", "revoked", "lag", "generation", "consumer", "joined_at", "heard_at")
+LAG_COLUMNS = ("partition", "member", "moving_to", "lag", "ready", "waiting", "leased", "end")
+HISTORY_COLUMNS = ("number", "at", "reason", "members", "moved", "seconds", "paused_seconds")
 SCHEDULED_COLUMNS = ("id", "deliver_at", "priority", "key", "payload")
 
 
 def add(app: typer.Typer) -> None:
-    inner = below(app, "groups", MANAGE, "List the groups of a topic with their numbers; create and delete them.")
+    inner = below(app, "groups", MANAGE, "List the groups of a topic with their numbers; look at, make and move them.")
     verb(inner, "list")(list_groups)
+    verb(inner, "describe")(describe)
+    verb(inner, "members")(members)
+    verb(inner, "offsets")(offsets)
     verb(inner, "create")(create)
+    verb(inner, "reset")(reset)
     verb(inner, "delete")(delete)
     verb(app, "seek", MANAGE)(seek)
     inner = below(app, "scheduled", MANAGE, "List what is scheduled, soonest first; cancel and move it.")
@@ -35,9 +42,52 @@ def list_groups(session: Session, topic: Topic) -> None:
     session.printer.rows(GROUP_COLUMNS, found)
 
 
-def create(session: Session, topic: Topic, group: Name, start: Start = "earliest") -> None:
+def describe(session: Session, topic: Topic, group: Name) -> None:
+    """Show a group: its numbers, its members, what is to be done in each partition, the last rebalances."""
+    view = shapes.members(session.queue.members(topic, group=group))
+    record = shapes.group(group, session.queue.stats(topic).groups[group])
+    if not session.printer.for_people:
+        session.printer.one({**record, **view})
+        return
+    session.printer.one(record)
+    for title, columns in (("members", MEMBER_COLUMNS), ("partitions", LAG_COLUMNS), ("history", HISTORY_COLUMNS)):
+        if view[title]:
+            print(f"\n{title}")
+            session.printer.rows(columns, view[title])
+
+
+def members(session: Session, topic: Topic, group: Name) -> None:
+    """List the members of an assigned group, and which partitions each of them has."""
+    session.printer.rows(MEMBER_COLUMNS, shapes.members(session.queue.members(topic, group=group))["members"])
+
+
+def offsets(session: Session, topic: Topic, group: Name) -> None:
+    """List the partitions of a topic: who has each, and what a group has still to do there."""
+    session.printer.rows(LAG_COLUMNS, shapes.members(session.queue.members(topic, group=group))["partitions"])
+
+
+def reset(
+    session: Session,
+    topic: Topic,
+    group: Name,
+    to: Annotated[str, typer.Option("--to", help="earliest, latest, an offset, or a time.")],
+    yes: Yes = False,
+) -> None:
+    """Move a group to another place of the log, as `seek` does. What it holds is lost to it."""
+    confirm(f"Move group {group} of {topic} to {to}?", yes)
+    session.queue.seek(topic, group=group, to=position(to))
+    _say(session, f"group {group} of {topic} goes on from {to}")
+
+
+def create(
+    session: Session,
+    topic: Topic,
+    group: Name,
+    start: Start = "earliest",
+    assigned: Annotated[bool, typer.Option("--assigned", help="Each partition is for one member.")] = False,
+) -> None:
     """Make a group. One that is not made so begins, on first use, at the earliest message."""
-    session.queue.create_group(topic, group, start=position(start))
+    session.queue.create_group(topic, group, start=position(start), assigned=assigned)
     _say(session, f"created group {group} of {topic}")
 
 

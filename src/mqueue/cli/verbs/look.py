@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from mqueue.cli import exits, shapes
-from mqueue.cli.output import cell
+from mqueue.cli import exits, shapes, timeline
 from mqueue.cli.session import Session
 from mqueue.cli.verb import USE, Group, Id, Topic, verb
-
-if TYPE_CHECKING:
-    from mqueue.broker.explain import Trace
 
 Limit = Annotated[int, typer.Option("--limit", "-l", min=1, max=10_000, help="At most so many.")]
 
 MESSAGE_COLUMNS = ("id", "priority", "attempt", "published_at", "key", "payload")
 STATS_COLUMNS = ("topic", "depth", "ready", "waiting", "leased", "scheduled", "acked", "dead", "oldest_ready_seconds")
 GROUP_COLUMNS = ("group", "depth", "ready", "waiting", "leased", "acked", "dead", "delivered", "oldest_ready_seconds")
-
-_BIRTHPLACE = re.compile(r"partition (\d+), offset (\d+)")
 
 
 def add(app: typer.Typer) -> None:
@@ -43,17 +35,18 @@ def peek(session: Session, topic: Topic, limit: Limit = 10, group: Group = "defa
 def trace(session: Session, id: Id) -> None:
     """Show the life of a message, event by event."""
     found = session.queue.trace(id)
+    kept = timeline.retained_until(found, session.queue.settings(found.topic))
     if session.printer.for_people:
-        print("\n".join(_timeline(found)))
+        timeline.show(timeline.of_trace(found, kept))
     else:
-        session.printer.one(shapes.trace(found))
+        session.printer.one(shapes.trace(found) | {"retained_until": shapes.time(kept)})
 
 
 def explain(session: Session, id: Id, group: Group = "default") -> None:
     """Say why a message is not being delivered right now."""
     found = session.queue.explain(id, group=group)
     if session.printer.for_people:
-        print(cell(found.sentence, None))
+        timeline.show(timeline.of_explanation(found))
     else:
         session.printer.one(shapes.explanation(found))
 
@@ -77,22 +70,3 @@ def show_stats(session: Session, numbers: dict[str, Any]) -> None:
     if numbers["groups"]:
         print()
         session.printer.rows(GROUP_COLUMNS, numbers["groups"].values())
-
-
-def _timeline(found: Trace) -> list[str]:
-    lines = [f"Message: {found.id}", f"Topic: {found.topic}"]
-    if found.events and (place := _BIRTHPLACE.search(found.events[0].detail)):
-        lines += [f"Partition: {place[1]}", f"Offset: {place[2]}"]
-    lines += ["", "Timeline:"]
-    for number, event in enumerate(found.events, 1):
-        branch = "└─" if number == len(found.events) else "├─"
-        lines.append(f"{branch} {shapes.time(event.time)}  {event.kind:<13} {cell(event.detail, None)}".rstrip())
-    lines += ["", f"Delivery Attempts: {found.attempts}"]
-    if (latency := _latency(found)) is not None:
-        lines.append(f"Total Latency: {latency.total_seconds():.3f}s (publish to final ack)")
-    return lines
-
-
-def _latency(found: Trace) -> timedelta | None:
-    acks = [event.time for event in found.events if event.kind == "ACKNOWLEDGED"]
-    return acks[-1] - found.events[0].time if acks else None

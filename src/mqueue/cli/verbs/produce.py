@@ -62,7 +62,9 @@ def produce(
     fairness_key: Annotated[str | None, typer.Option("--fairness-key", help="Keys take turns.")] = None,
     durability: Annotated[
         str | None,
-        typer.Option("--durability", help="What an answer survives: memory, os, fsync; in a cluster shard, wal."),
+        typer.Option(
+            "--durability", help="What an answer survives: memory, os, fsync; in a cluster shard, quorum, wal"
+        ),
     ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, max=10_000, help="Messages of one call.")] = 1000,
 ) -> None:
@@ -72,7 +74,7 @@ def produce(
             "messages are given as arguments; they are not also read", param_hint="--file, --input"
         )
     wishes = Wishes(
-        key, headers_of(header or []), _priority(priority), delay, deliver_at, ttl, idempotency_key, fairness_key
+        key, headers_of(header or []), priority_of(priority), delay, deliver_at, ttl, idempotency_key, fairness_key
     )
     if messages:
         drafts = [wishes.of(os.fsencode(text)) for text in messages]
@@ -147,7 +149,7 @@ def _opened(file: str | None) -> Iterator[BinaryIO]:
     yield sys.stdin.buffer
 
 
-def _priority(text: str | None) -> int | str | None:
+def priority_of(text: str | None) -> int | str | None:
     if text is None:
         return None
     try:

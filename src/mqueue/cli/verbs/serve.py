@@ -24,15 +24,17 @@ def serve(
     data_dir: Annotated[str | None, typer.Option("--data-dir", "-d", help="Where messages lie. [./data]")] = None,
     memory: Annotated[bool, typer.Option("--memory", help="Keep them in memory only.")] = False,
     http: Annotated[str | None, typer.Option("--http", help="HOST:PORT; port 0: a free one. [127.0.0.1:8080]")] = None,
-    grpc: Annotated[str | None, typer.Option("--grpc", help="HOST:PORT, or off.", hidden=True)] = None,
-    amqp: Annotated[str | None, typer.Option("--amqp", help="HOST:PORT, or off.", hidden=True)] = None,
+    grpc: Annotated[
+        str | None, typer.Option("--grpc", help="Arrow Flight: HOST:PORT, or off. [127.0.0.1:9000]")
+    ] = None,
+    amqp: Annotated[str | None, typer.Option("--amqp", help="AMQP 0-9-1: HOST:PORT, or off. [127.0.0.1:5672]")] = None,
     config: Annotated[str | None, typer.Option("--config", "-c", help="A YAML file. [MQUEUE_CONFIG]")] = None,
     tls: Annotated[str | None, typer.Option("--tls", help="self-signed, or CERT.pem,KEY.pem.")] = None,
     set: Annotated[
         list[str] | None, typer.Option("--set", help="Any key of the configuration: logging.level=debug; repeatable.")
     ] = None,
 ) -> None:
-    """Start a server. Once it listens it prints one line: ready http=127.0.0.1:8080."""
+    """Start a server. Once it listens it prints one line: ready http=127.0.0.1:8080 grpc=… amqp=…"""
     flags: dict[str, Any] = {"data-dir": data_dir, "memory": memory, "http": http, "grpc": grpc, "amqp": amqp}
     flags |= _tls(tls) | _keys(set or [])
 

@@ -22,6 +22,7 @@ from mqueue.client.worker.queue import Queue
 from mqueue.client.worker.signals import on_signals
 from mqueue.model.clock import Clock, SystemClock
 from mqueue.model.errors import BadSetting, Error, Refused
+from mqueue.model.names import check_name
 from mqueue.model.times import Duration, duration_ms
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,7 +54,19 @@ class App:
         concurrency: int | None = None,
         drain: Duration = "30s",
         clock: Clock | None = None,
+        assigned: bool = False,
+        member: str | None = None,
+        telemetry: Any = False,
     ) -> None:
+        if member is not None:
+            check_name(member, "member")
+        self._spans = None
+        if telemetry is not False:
+            from mqueue.client.telemetry import spans_of
+
+            self._spans = spans_of(telemetry)
+        self._assigned = assigned
+        self._member = member
         if concurrency is not None:
             check_concurrency(concurrency)
         self._opening = opening
@@ -77,8 +90,12 @@ class App:
         reject_on: type[Exception] | tuple[type[Exception], ...] = (),
         timeout: Duration | None = "5m",
         visibility: Duration = "30s",
+        assigned: bool | None = None,
     ) -> Callable[[F], F]:
-        """Have a function called for each message of a topic. It returns: ack; it raises: nack. It stays as it is."""
+        """Have a function called for each message of a topic. It returns: ack; it raises: nack. It stays as it is.
+
+        `assigned`: as a member of an assigned group, from partitions of its own; None: as the worker says.
+        """
 
         def add(function: F) -> F:
             made = handler_of(
@@ -93,6 +110,7 @@ class App:
                 reject_on=reject_on,
                 timeout=timeout,
                 visibility=visibility,
+                assigned=self._assigned if assigned is None else assigned,
             )
             self._add(made)
             return function
@@ -150,7 +168,7 @@ class App:
 
     def _consumer(self, handler: Handler, queue: Queue, concurrency: int | None) -> Consumer:
         chosen = concurrency or handler.concurrency or self._concurrency or CONCURRENCY
-        return Consumer(handler, queue, self._clock, chosen)
+        return Consumer(handler, queue, self._clock, chosen, self._member, self._spans)
 
     async def _run(self, concurrency: int | None) -> None:
         def on_signal(name: str) -> None:
@@ -196,6 +214,7 @@ class App:
             await self._drain(crew, halt)
             await _end(watching)
             for consumer in crew:
+                await consumer.leave()
                 consumer.close()
         for task in fetching:
             if not task.cancelled():

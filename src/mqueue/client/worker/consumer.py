@@ -13,11 +13,12 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from inspect import isawaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from mqueue.broker.message import AnyMessage, AsyncMessage
+from mqueue.client.worker.attendance import Attendance
 from mqueue.client.worker.handlers import Handler
 from mqueue.client.worker.jobs import LOGGER, Job, Jobs, shown
 from mqueue.client.worker.pauses import Pause, jitter
@@ -25,8 +26,11 @@ from mqueue.client.worker.queue import Queue
 from mqueue.client.worker.threads import ThreadMessage, Threads
 from mqueue.client.worker.verdict import ACK, RELEASE, Reject, Retry, Verdict, after_failure
 from mqueue.model.clock import Clock
-from mqueue.model.errors import Closed, Error, LeaseLost
+from mqueue.model.errors import Closed, Conflict, Error, LeaseLost
 from mqueue.model.times import to_datetime
+
+if TYPE_CHECKING:
+    from mqueue.client.telemetry import ClientSpans
 
 WAIT_SECONDS = 20
 """How long one call waits for messages. Long, because a publish ends it, and so does the end of the worker."""
@@ -56,8 +60,17 @@ class Liveness(Struct, frozen=True):
 
 
 class Consumer:
-    def __init__(self, handler: Handler, queue: Queue, clock: Clock, concurrency: int) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        queue: Queue,
+        clock: Clock,
+        concurrency: int,
+        member: str | None = None,
+        spans: ClientSpans | None = None,
+    ) -> None:
         self._handler = handler
+        self._spans = spans
         self._queue = queue if handler.namespace is None else queue.namespace(handler.namespace)
         self._clock = clock
         self._concurrency = concurrency
@@ -66,6 +79,9 @@ class Consumer:
         self._loop = asyncio.get_running_loop()
         self._threads = Threads(handler.name)
         self._jobs = Jobs(self._queue, clock, handler.visibility_ms, handler.timeout_ms)
+        self._attendance: Attendance | None = None
+        if handler.assigned:
+            self._attendance = Attendance(self._queue, clock, handler.topics[0], handler.group, member)
         self._handled = 0
         self._failed = 0
         self._last_seen: int | None = None
@@ -89,7 +105,15 @@ class Consumer:
         return list(self._jobs.at_hand)
 
     async def watch(self) -> None:
-        await self._jobs.watch()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._jobs.watch())
+            if self._attendance is not None:
+                group.create_task(self._attendance.watch())
+
+    async def leave(self) -> None:
+        """Of an assigned group, once nothing is at hand any more."""
+        if self._attendance is not None:
+            await self._attendance.leave()
 
     def close(self) -> None:
         self._threads.close()
@@ -116,9 +140,15 @@ class Consumer:
         topic = handler.topics[0] if len(handler.topics) == 1 else list(handler.topics)
         visibility = handler.visibility_ms / 1000
         try:
+            member = None if self._attendance is None else await self._attendance.held()
             found = await self._queue.receive(
-                topic, self._free, group=handler.group, wait=WAIT_SECONDS, visibility=visibility
+                topic, self._free, group=handler.group, wait=WAIT_SECONDS, visibility=visibility, member=member
             )
+        except Conflict as error:
+            if self._attendance is None:
+                raise
+            self._attendance.lost(error)
+            return []
         except Error as error:
             if not error.retryable:
                 raise
@@ -146,9 +176,12 @@ class Consumer:
     async def _work(self, job: Job) -> None:
         calls: list[Future[Any]] = []
         try:
-            verdict = await self._verdict(job, calls)
-            job.settling = True
-            await self._settle(job.message, verdict)
+            if self._spans is None:
+                await self._worked(job, calls)
+            else:
+                with self._spans.processing(self._handler.name, self._handler.group, job.message) as span:
+                    verdict = await self._worked(job, calls)
+                    self._spans.judged(span, verdict.verb, verdict.error)
         except Exception:
             LOGGER.exception("%s could not be settled", shown(job.message))
         finally:
@@ -157,6 +190,12 @@ class Consumer:
                 calls[0].add_done_callback(lambda _: self._later(self._end))
             else:
                 self._end()
+
+    async def _worked(self, job: Job, calls: list[Future[Any]]) -> Verdict:
+        verdict = await self._verdict(job, calls)
+        job.settling = True
+        await self._settle(job.message, verdict)
+        return verdict
 
     async def _verdict(self, job: Job, calls: list[Future[Any]]) -> Verdict:
         """What becomes of a message: its handler is called, and all that can come of that is met here."""

@@ -32,6 +32,7 @@ class Handler(Struct, frozen=True):
     rule: Rule
     timeout_ms: int | None
     visibility_ms: int
+    assigned: bool = False
 
     def overlaps(self, other: Handler) -> bool:
         """Whether both would get the messages of one topic, each some of them."""
@@ -52,15 +53,19 @@ def handler_of(
     reject_on: type[Exception] | tuple[type[Exception], ...],
     timeout: Duration | None,
     visibility: Duration,
+    assigned: bool = False,
 ) -> Handler:
     """A function with its options, all of them good."""
     if concurrency is not None:
         check_concurrency(concurrency)
+    topics = _topics(topic)
+    if assigned and len(topics) != 1:
+        raise BadSetting(f"{len(topics)} topics; a handler that is a member of an assigned group takes one")
     return Handler(
         name_of(function),
         function,
         parameters_of(function),
-        _topics(topic),
+        topics,
         check_name(group, "group"),
         None if namespace is None else check_name(namespace, "namespace"),
         concurrency,
@@ -72,6 +77,7 @@ def handler_of(
         ),
         None if timeout is None else _timeout_ms(timeout),
         _visibility_ms(visibility),
+        assigned,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from mqueue.broker.given import Topics
+from mqueue.broker.members import Membership
 from mqueue.broker.message import AsyncMessage
 from mqueue.broker.settle import Settlement
 from mqueue.model.times import Duration
@@ -22,6 +23,13 @@ class Queue(Protocol):
         group: str = "default",
         wait: Duration | None = None,
         visibility: Duration | None = None,
+        member: Membership | None = None,
     ) -> list[AsyncMessage]: ...
+
+    async def join(self, topic: str, *, group: str = "default", member: str | None = None) -> Membership: ...
+
+    async def heartbeat(self, member: Membership, *, wait: Duration | None = None) -> Membership: ...
+
+    async def leave(self, member: Membership) -> None: ...
 
     async def extend(self, messages: Sequence[AsyncMessage], visibility: Duration) -> Settlement: ...
