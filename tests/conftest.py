@@ -1,12 +1,19 @@
-"""One PostgreSQL server for all tests that ask for one, started with the first; each test has a database of its own."""
+"""One PostgreSQL server for all tests that ask for one, started with the first; each test has a database of its own.
+
+Random tests have no deadline: a busy machine is no failure.
+"""
 
 from __future__ import annotations
 
 from itertools import count
 
 import pytest
+from hypothesis import settings
 
 from mqueue.testing import PostgresServer
+
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 _NUMBERS = count(1)
 
@@ -19,5 +26,5 @@ def postgres(postgres_server: PostgresServer) -> PostgresServer:
 
 @pytest.fixture
 def database(postgres: PostgresServer) -> str:
-    """The URL of an empty database, which goes with the server."""
+    """The URL of an empty database, which goes with the server: a node may outlive its test by a moment."""
     return postgres.create(f"test_{next(_NUMBERS)}")

@@ -31,7 +31,7 @@ LAYERS = (
     ("cli",),
 )
 # These stand on top: they may import everything, and no layer may import them.
-TOP = ("__init__", "__main__", "testing", "demo")
+TOP = ("__init__", "__main__", "testing", "demo", "taskiq")
 
 LEVEL = {part: level for level, parts in enumerate((*LAYERS, TOP)) for part in parts}
 FOR_TYPES_HINT = " (TYPE_CHECKING is no way around: move the type down, or name a Protocol here)"

@@ -30,13 +30,14 @@ class Line(NamedTuple):
     """The variable that the answer is kept in, and where in the answer it stands."""
     pick: str | None
 
-    def request(self, known: dict[str, str]) -> tuple[str, str, bytes | None]:
-        """(method, address, body) as curl would make them of this line."""
+    def request(self, known: dict[str, str]) -> tuple[str, str, bytes | None, dict[str, str]]:
+        """(method, address, body, a header) as curl would make them of this line."""
         words = shlex.split(re.sub(r"\$(\w+)", lambda match: known[match[1]], self.text))[1:]
         given: dict[str, str] = {}
         [address] = list(_plain(words, given))
         body = given["-d"].encode() if "-d" in given else None
-        return given.get("-X", "GET" if body is None else "POST"), address, body
+        name, _, value = given.get("-H", "").partition(": ")
+        return given.get("-X", "GET" if body is None else "POST"), address, body, {name: value} if name else {}
 
 
 def _plain(words: list[str], given: dict[str, str]) -> Iterator[str]:
@@ -66,7 +67,7 @@ def test_every_route_has_a_line_and_every_line_a_route() -> None:
     routes = Routes(TABLE)
     shown = set()
     for line in lines():
-        method, address, _ = line.request(Anything())
+        method, address, *_ = line.request(Anything())
         route, _ = routes.find(method, address.partition("?")[0])
         shown.add((route.method, route.path))
     assert {(route.method, route.path) for route in TABLE} - shown == set()
@@ -77,9 +78,10 @@ def test_the_lines_work_one_after_the_other() -> None:
     with RunningServer(clock=ManualClock()) as server:
         known = {"MQUEUE_URL": ""}
         for line in lines():
-            method, address, body = line.request(known)
+            method, address, body, header = line.request(known)
             route, _ = routes.find(method, address.partition("?")[0])
-            answer = Asking(server.url)(method, address, body, first_bytes=route.kind == "text/event-stream")
+            ask = Asking(server.url, **header)
+            answer = ask(method, address, body, first_bytes=route.kind == "text/event-stream")
             refused = REFUSED_HERE.get((route.method, route.path))
             assert answer.status < 400 or answer.error == refused, f"{line.text}\n{answer}"
             if line.keeps and line.pick:

@@ -13,7 +13,7 @@ DEADLINE_SECONDS = 120
 
 
 class Process:
-    """Runs `mqueue serve` in a directory, on a free port; `url` once it is ready."""
+    """Runs `mqueue serve` in a directory, on a free port; `url` and all `addresses` once it is ready."""
 
     def __init__(self, place: Path, *arguments: str) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("MQUEUE_", "GOMQ_"))}
@@ -21,7 +21,7 @@ class Process:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "mqueue", "serve", "--http", "127.0.0.1:0", *arguments],
             cwd=place,
-            env=clean,
+            env=clean | {"MQUEUE_GRPC": "off", "MQUEUE_AMQP": "off"},  # unless arguments say otherwise
             stdout=subprocess.PIPE,
             stderr=self._errors,
         )
@@ -31,7 +31,8 @@ class Process:
         if not self.line.startswith("ready http="):
             self.kill()
             raise AssertionError(f"it did not start: {(place / 'stderr').read_text()}")
-        self.url = "http://" + self.line.split("=")[1].strip()
+        self.addresses = dict(word.split("=") for word in self.line.split()[1:])
+        self.url = f"http://{self.addresses['http']}"
 
     @property
     def pid(self) -> int:

@@ -345,14 +345,33 @@ def test_a_trace_is_a_timeline(terminal: Terminal) -> None:
     [id] = ids(terminal, "orders")
     shown = terminal.run("trace", id).lines
     assert shown[:6] == [f"Message: {id}", "Topic: orders", "Partition: 0", "Offset: 0", "", "Timeline:"]
-    assert [line.split()[0] for line in shown[6:9]] == ["├─", "├─", "└─"]
-    assert [line.split()[2] for line in shown[6:9]] == ["PUBLISHED", "DELIVERED", "ACKNOWLEDGED"]
-    assert shown[9:11] == ["", "Delivery Attempts: 1"]
-    assert shown[11].startswith("Total Latency: ")
-    assert shown[11].endswith("s (publish to final ack)")
+    assert [line.split()[0] for line in shown[6:10]] == ["├─", "├─", "├─", "└─"]
+    assert [line.split()[2] for line in shown[6:10]] == ["PUBLISHED", "DELIVERED", "ACKNOWLEDGED", "RETAINED"]
+    assert shown[10:12] == ["", "Delivery Attempts: 1"]
+    assert shown[12].startswith("Total Latency: ")
+    assert shown[12].endswith("s (publish to final ack)")
     told = terminal.run("trace", id, "-o", "json").json
     assert [event["kind"] for event in told["events"]] == ["PUBLISHED", "DELIVERED", "ACKNOWLEDGED"]
     assert (told["id"], told["attempts"]) == (id, 1)
+
+
+def test_a_trace_is_coloured_for_people_who_want_that(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal.set("TERM", "xterm-256color")
+    terminal.run("produce", "orders", "a")
+    [id] = ids(terminal, "orders")
+    terminal.run("consume", "orders")
+    plain = terminal.run("trace", id)
+    assert "\x1b" not in plain.out
+    last = plain.lines[-4].split()
+    assert (last[0], last[2]) == ("└─", "RETAINED")
+    until = terminal.run("trace", id, "-o", "json").json["retained_until"]
+    assert last[3] == f"expires={until}"
+    coloured = terminal.run("trace", id, seated=True).out
+    assert "\x1b[32mACKNOWLEDGED" in coloured
+    assert "\x1b[32m" in terminal.run("explain", id, seated=True).out
+    terminal.set("NO_COLOR", "1")
+    assert "\x1b[32m" not in terminal.run("trace", id, seated=True).out
 
 
 def test_explain_is_a_sentence(terminal: Terminal) -> None:
@@ -390,12 +409,14 @@ def test_stats_count_topics_and_groups(terminal: Terminal) -> None:
 def test_top_shows_the_busiest_first(terminal: Terminal) -> None:
     terminal.run("produce", "quiet", "a")
     terminal.run("produce", "busy", "a", "b")
-    once = terminal.run("top")
+    once = terminal.run("top", "--once", "-i", "0s")
     assert once.code == 0
     assert [line.split()[0] for line in once.lines] == ["topic", "busy", "quiet"]
+    assert once.lines[1].split()[1:3] == ["0.0", "0.0"]
+    assert terminal.run("top", "-i", "0s").lines[0] == once.lines[0]
     twice = terminal.run("top", "--count", 2, "-i", "0s", "-o", "ndjson").records
     assert [row["in_per_second"] for row in twice] == [None, None, 0.0, 0.0]
-    assert len(terminal.run("top", "-l", 1).lines) == 2
+    assert len(terminal.run("top", "-i", "0s", "-l", 1).lines) == 2
     assert terminal.run("top", "-i", "often").code == 4
 
 
@@ -520,6 +541,25 @@ def test_groups_are_made_listed_moved_and_deleted(terminal: Terminal) -> None:
     assert terminal.run("seek", "orders", "tomorrow").code in (3, 4)
 
 
+def test_an_assigned_group_is_shown(terminal: Terminal) -> None:
+    terminal.run("configure", "orders", "partitions=2")
+    terminal.run("produce", "orders", "a", "b")
+    assert terminal.run("groups", "create", "orders", "g", "--assigned").code == 0
+    assert terminal.run("groups", "members", "orders", "g", "-o", "json").json == []
+    lags = terminal.run("groups", "offsets", "orders", "g", "-o", "json").json
+    assert [lag["partition"] for lag in lags] == [0, 1]
+    assert sum(lag["lag"] for lag in lags) == 2
+    told = terminal.run("groups", "describe", "orders", "g", "-o", "json").json
+    assert (told["group"], told["assigned"], told["depth"], told["rebalances"]) == ("g", True, 2, 0)
+    assert "partitions" in terminal.run("groups", "describe", "orders", "g").lines
+    assert "assigned" in terminal.run("consume", "orders", "-g", "g").err  # only members receive
+    assert terminal.run("groups", "reset", "orders", "g", "--to", "latest").code == 2  # it asks
+    assert terminal.run("groups", "reset", "orders", "g", "--to", "latest", "-y").code == 0
+    assert sum(lag["lag"] for lag in terminal.run("groups", "offsets", "orders", "g", "-o", "json").json) == 0
+    for verb in ("describe", "members", "offsets"):
+        assert terminal.run("groups", verb, "orders", "nobody").code == 3
+
+
 def test_what_is_scheduled_is_listed_moved_and_cancelled(terminal: Terminal) -> None:
     terminal.run("produce", "orders", "a", "--delay", "1h")
     [m] = terminal.run("scheduled", "orders", "-o", "json").json
@@ -548,6 +588,23 @@ def test_the_dead_are_listed_and_redriven(terminal: Terminal) -> None:
     done = terminal.run("dlq", "redrive", "mail", "-l", 5, "-o", "json").json
     assert (done["matched"], done["redriven"], done["dry_run"]) == (1, 1, False)
     assert terminal.run("dlq", "mail", "-o", "json").json == []
+
+
+def test_the_dead_are_sorted_and_deleted(terminal: Terminal) -> None:
+    terminal.run("produce", "mail", "order 1 timed out", "order 2 timed out", "bad address")
+    with mqueue.connect() as q:
+        for m in q.receive("mail", limit=3):
+            m.reject(error=m.text())
+    often, once = terminal.run("dlq", "errors", "mail", "-o", "json").json
+    assert (often["count"], often["error"], once["count"]) == (2, "order <n> timed out", 1)
+    assert len(terminal.run("dlq", "errors", "mail").lines) == 3
+    chosen = ["-F", f"fingerprint = {often['fingerprint']}"]
+    assert terminal.run("dlq", "delete", "mail", *chosen, "--dry-run").out == "2 would be deleted\n"
+    assert terminal.run("dlq", "delete", "mail", *chosen, "-l", 1).out == "deleted 1 of 1\n"
+    done = terminal.run("dlq", "delete", "mail", "-o", "json").json
+    assert (done["matched"], done["deleted"], done["dry_run"]) == (2, 2, False)
+    assert terminal.run("dlq", "mail", "-o", "json").json == []
+    assert terminal.run("dlq", "delete", "nowhere").code == 3
 
 
 def test_dead_that_cannot_be_found(terminal: Terminal) -> None:

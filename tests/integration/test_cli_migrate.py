@@ -26,7 +26,9 @@ def test_all_servers_are_brought_up_to_date(
     first, second = (url.rpartition("@")[2] for url in (database, other))
     done = terminal.run("migrate", "--check")
     assert done.code == 1
-    assert done.lines == [f"{server}: no schema yet, this mqueue needs {latest()}" for server in (first, second)]
+    told = [line for line in done.lines if not line.startswith("  would apply ")]
+    assert told == [f"{server}: no schema yet, this mqueue needs {latest()}" for server in (first, second)]
+    assert len(done.lines) == 2 + 2 * latest()
     applied = ", ".join(str(number) for number in range(1, latest() + 1))
     done = terminal.run("migrate")
     assert done.out.splitlines()[0] == f"{first}: brought to version {latest()} ({applied} applied)"
@@ -52,7 +54,7 @@ def test_one_in_trouble_does_not_keep_the_others_from_it(
     postgres.run("update mqueue.meta set value = '99' where key = 'schema'", database.rpartition("/")[2])
     monkeypatch.setenv("DATABASE_URLS", database)
     done = terminal.run("migrate", "--check")
-    assert (done.code, done.out) == (4, "")
+    assert (done.code, done.out) == (2, "")
     assert "is of version 99; this mqueue knows" in done.err
 
 

@@ -310,7 +310,7 @@ def test_shells_are_told_how_to_complete(terminal: Terminal, shell: str) -> None
     ("words", "number", "found"),
     [
         ("mqueue pro", 1, ["produce"]),
-        ("mqueue dlq ", 2, ["list", "redrive"]),
+        ("mqueue dlq ", 2, ["list", "errors", "redrive", "delete"]),
         ("mqueue peek --lim", 2, ["--limit"]),
         ("mqueue stats -o nd", 3, ["ndjson"]),
     ],
@@ -333,7 +333,7 @@ def error_classes() -> list[type[errors.Error]]:
 def test_errors_end_in_codes_that_can_be_told_apart() -> None:
     codes = {kind.__name__: exits.code_of(kind("why")) for kind in error_classes()}
     expected = {1: {"Error", "LeaseLost", "Conflict", "Expired", "Corrupt"}, 3: {"NotFound"}}
-    expected[5] = {"Unavailable", "Backpressure", "ShardDown", "Closed", "Poisoned", "InUse"}
+    expected[5] = {"Unavailable", "Backpressure", "ShardDown", "Stopping", "Closed", "Poisoned", "InUse"}
     expected[5] |= {"QuotaExceeded", "QueueFull", "DiskFull"}
     expected[4] = set(codes) - set().union(*expected.values())
     assert {"Refused", "BadName", "TooLarge", "Unauthorized", "Forbidden"} <= expected[4]

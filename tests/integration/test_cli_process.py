@@ -21,7 +21,8 @@ PATIENCE_SECONDS = 120
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MQUEUE_")}
-    return kept | {"XDG_CONFIG_HOME": str(tmp_path), "PYTHONUNBUFFERED": "", "MQUEUE_URL": f"file:{tmp_path}/data"}
+    kept |= {"XDG_CONFIG_HOME": str(tmp_path), "PYTHONUNBUFFERED": "", "MQUEUE_URL": f"file:{tmp_path}/data"}
+    return kept | {"MQUEUE_GRPC": "off", "MQUEUE_AMQP": "off"}
 
 
 @contextmanager
@@ -95,7 +96,8 @@ def test_a_reader_who_leaves_is_no_error_and_nothing_is_lost(environ: dict[str, 
 def test_a_server_is_started_used_and_stopped(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running(environ, "serve", "--data-dir", str(tmp_path / "served"), "--http", "127.0.0.1:0") as process:
+    words = ["serve", "--data-dir", str(tmp_path / "served"), "--http", "127.0.0.1:0", "--amqp", "off"]
+    with running(environ, *words) as process:
         assert process.stdout is not None
         ready = process.stdout.readline()
         assert ready.startswith("ready http=127.0.0.1:")

@@ -237,7 +237,7 @@ def test_a_node_that_stops_keeps_nobody_waiting(clock) -> None:
         assert clock.asleep.wait(DEADLINE_SECONDS)
         a.close()
         got = waiting.result()
-        assert (got.status, got.error) == (503, "unavailable")
+        assert (got.status, got.error) == (503, "stopping")
         with mqueue.Client(b.url) as q:
             q.publish("t", b"x")
             assert len(q.receive("t")) == 1

@@ -390,8 +390,42 @@ class TestLeaving:
         with Line(server) as idle, Line(server) as used:
             assert used.send(HEALTH).answer()[0] == 200
             server.close()
+            assert idle.error() == used.error() == (408, "stopping")
             assert idle.ended
             assert used.ended
+
+    def test_a_request_that_crosses_the_end_is_told_that_nothing_was_done(self) -> None:
+        """It had left when its sender could not know: the server does not take it in, and does not cut it off."""
+        server = running(ManualClock())
+        with Line(server) as busy, Line(server) as line, Line(server) as silent:
+            assert line.send(HEALTH).answer()[0] == 200
+            assert silent.send(HEALTH).answer()[0] == 200
+            busy.send(WAIT)
+            until(lambda: waiting_calls(Asking(server.url)) == 1)
+            stopping = threading.Thread(target=server.close)
+            stopping.start()
+            assert busy.answer()[0] == 200  # so it has begun
+            line.try_to_send(PUBLISH + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY)
+            assert line.error() == (408, "stopping")
+            assert line.ended
+            stopping.join(PATIENCE_SECONDS)
+            assert not stopping.is_alive()
+
+    def test_who_comes_late_is_told_to_go_elsewhere(self) -> None:
+        server = running(drain_timeout_ms=PATIENCE_SECONDS * 1000)
+        with Line(server) as slow, Line(server) as idle:
+            slow.send(PUBLISH + b"Content-Length: %d\r\n\r\n" % len(BODY))
+            assert Asking(server.url)("GET", "/health").status == 200
+            stopping = threading.Thread(target=server.close)
+            stopping.start()
+            assert idle.error() == (408, "stopping")  # so it has begun
+            with Line(server) as late:
+                late.try_to_send(HEALTH)
+                assert late.error() == (503, "stopping")
+            status, headers, _ = slow.send(BODY).answer()
+            assert (status, headers["connection"]) == (200, "close")
+            stopping.join(PATIENCE_SECONDS)
+            assert not stopping.is_alive()
 
     def test_half_a_request_holds_it_up_no_longer_than_allowed(self) -> None:
         server = running(drain_timeout_ms=100)

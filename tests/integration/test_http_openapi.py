@@ -36,7 +36,7 @@ from tests.integration.asking import Asking
 
 EXAMPLES = int(os.environ.get("MQUEUE_OPENAPI_EXAMPLES", "6"))
 DEADLINE_SECONDS = 120
-ENDLESS = ("/v1/topics/{topic}/stream",)
+ENDLESS = ("/v1/topics/{topic}/stream", "/v1/overview/stream")
 """Streams: they end when the caller leaves."""
 
 CHECKS = [
@@ -74,6 +74,8 @@ def generated() -> Iterator[Any]:
                 yield pytest.param(route, GenerationMode.NEGATIVE, id=f"{shown(route)} otherwise")
 
 
+# The server is in this process, and draws numbers of its own while cases are made.
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
 @pytest.mark.parametrize(("route", "mode"), list(generated()))
 def test_what_is_generated_is_answered_as_the_document_says(
     server: RunningServer, operations: dict[str, Any], route: Route, mode: GenerationMode
@@ -134,8 +136,6 @@ def test_the_page_shows_every_route_and_nothing_from_elsewhere(server: RunningSe
     assert set(re.findall(r'(?:href|src)="([^#"][^"]*)"', text)) == {"/docs/style.css", "/openapi.json"}
     style = ask("GET", "/docs/style.css")
     assert (style.status, style.headers["content-type"]) == (200, "text/css; charset=utf-8")
-    root = ask("GET", "/")
-    assert (root.status, root.headers["location"]) == (303, "/docs")
 
 
 def test_hostile_text_in_the_table_is_only_shown() -> None:

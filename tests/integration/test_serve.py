@@ -73,8 +73,8 @@ def sentences(text: str) -> list[str]:
 
 
 def test_told_to_stop_it_loses_nothing_and_leaves_leases_alone(tmp_path: Path) -> None:
-    with Process(tmp_path, "--data-dir", "data") as server:
-        assert server.line == f"ready http={urlsplit(server.url).netloc}\n"
+    with Process(tmp_path, "--data-dir", "data", "--grpc", "127.0.0.1:0") as server:
+        assert server.line == f"ready http={urlsplit(server.url).netloc} grpc={server.addresses['grpc']}\n"
         ask = Asking(server.url)
         ids = ask.publish("orders", "one", "two")
         lease = ask("POST", "/v1/topics/orders/receive", {"visibility": "1h"}).json["lease"]

@@ -66,9 +66,10 @@ def test_each_test_has_an_empty_database(database: str) -> None:
         assert connection.execute("select count(*) from t").fetchone() == (0,)
 
 
-def test_it_is_durable_and_takes_many(postgres: PostgresServer) -> None:
+def test_it_is_durable_and_takes_many() -> None:
     names = ("fsync", "synchronous_commit", "full_page_writes", "max_connections")
-    assert [postgres.run(f"show {name}") for name in names] == ["on", "on", "on", "200"]
+    with PostgresServer() as server:
+        assert [server.run(f"show {name}") for name in names] == ["on", "on", "on", "200"]
 
 
 def test_a_wrong_password_is_refused(postgres: PostgresServer) -> None:

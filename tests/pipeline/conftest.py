@@ -1,6 +1,6 @@
 """What every test of the pipeline is given: one Spark session for all of them, servers, and clients of these.
 
-Spark starts with the first test that asks for it (some seconds), and ends with the last test of this folder.
+Spark starts with the first test that asks for it (some seconds), and ends when the next test is one of another folder.
 """
 
 from __future__ import annotations
@@ -62,9 +62,14 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
                 stop(_SESSIONS.pop())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    """Two cores of this machine, in UTC. Shared: leave no views, streams or settings behind."""
+    """Two cores of this machine, in UTC. Shared: leave no views, streams or settings behind.
+
+    Whoever runs tests in several processes may hand out files of other folders in between: then it starts again.
+    """
+    if _SESSIONS:
+        return _SESSIONS[-1]
     folder = tmp_path_factory.mktemp("spark")
     # Tasks run in processes of their own, which have to find the package and these tests.
     paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]

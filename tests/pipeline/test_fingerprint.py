@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mqueue.pipeline.fingerprint import TEXT_MAX, fingerprint, is_transient, normalise
 from mqueue.pipeline.jobs.dlq import transform
+from mqueue.policy.fingerprint import TEXT_MAX, fingerprint, is_transient, normalise
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

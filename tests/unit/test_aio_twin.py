@@ -24,7 +24,8 @@ PAIRS = [
 ]
 PAIR_NAMES = [sync.__name__ for sync, _ in PAIRS]
 MADE_INSIDE = {"of", "first_of", "empty"}  # of ArrowLease: users are given one
-AT_ONCE = {"namespace", "dlq", "consume", "subscribe", "scan", "scan_arrow", "scan_frames", "events"}
+AT_ONCE = {"namespace", "dlq", "consume", "subscribe", "supply", "scan", "scan_arrow", "scan_frames"}
+AT_ONCE |= {"events", "schedules"}
 
 
 def public(kind: type) -> set[str]:

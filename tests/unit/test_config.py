@@ -119,6 +119,8 @@ OTHER: dict[str, tuple[str, Any]] = {
     "defaults.topic.dedup.mode": ("forever", "forever"),
     "defaults.delivery.dlqTopic": ("graveyard", "graveyard"),
     "defaults.delivery.backoff": ("500ms", "500ms"),
+    "defaults.delivery.policy": ("ageing", "ageing"),
+    "defaults.delivery.onFailure": ("skip", "skip"),
     "defaults.topic.replicationFactor": ("1", 1),
     "defaults.priority.lanes": ("3", 3),
     "lake.url": ("s3://bucket/lake", "s3://bucket/lake"),
@@ -129,6 +131,10 @@ OTHER: dict[str, tuple[str, Any]] = {
     "cluster.redisUsername": ("queue", "queue"),
     "cluster.redisSentinel": ("mymaster", "mymaster"),
     "cluster.walDir": ("/var/lib/mqueue/wal", "/var/lib/mqueue/wal"),
+    "telemetry.endpoint": ("https://c.example:4318/", "https://c.example:4318/v1/traces"),
+    "telemetry.headers": ("authorization=Bearer abc", "********"),
+    "telemetry.sampleRatio": ("0.25", 0.25),
+    "telemetry.serviceName": ("queue", "queue"),
     "logging.level": ("warning", "warn"),
     "logging.encoding": ("console", "console"),
     "security.jwt.issuer": ("https://id.example", "https://id.example"),
@@ -227,7 +233,8 @@ def test_every_setting_of_a_topic_has_a_key() -> None:
     assert {f"topic.{name}" for name in topic_values(Settings())} == {
         name for name in fields if name.startswith("topic.")
     }
-    assert {f"topic.{name}" for name in describe_settings(Settings()) if name != "retention"} <= fields
+    several = ("retention", "weights", "fairness", "labels")
+    assert {f"topic.{name}" for name in describe_settings(Settings()) if name not in several} <= fields
 
 
 def test_a_lake_has_the_formats_that_can_be_opened() -> None:
@@ -281,13 +288,13 @@ loging: {level: info}
     assert house.problems(text, environ, dotenv="LOG_LEVEL=loud\n?", flags={"grpc": "9000"}) == [
         "config.yaml:3: unknown key 'broker.listener'; did you mean listeners?",
         "config.yaml:10: unknown key 'defaults.visibilityTimeout'; did you mean defaults.delivery.visibilityTimeout?",
-        "config.yaml:11: defaults.delay takes a mapping of enabled, maxDelay",
+        "config.yaml:11: defaults.delay takes a mapping of enabled, maxDelay, dueRate",
         "config.yaml:12: unknown key 'loging'; did you mean logging?",
         ".env:2: is not NAME=value, or a quote is left open",
         "GOMQ_MAX_RETRY: unknown variable; did you mean GOMQ_MAX_RETRIES?",
         "config.yaml:2: broker.nodeId is 'node 1'; it takes a name of letters, digits, '.', '_' and '-'; of numbers 0"
         " to 1023, or none",
-        "config.yaml:8: defaults.topic.partitions is '0'; it takes a whole number from 1 to 1024",
+        "config.yaml:8: defaults.topic.partitions is '0'; it takes a whole number from 1 to 1024, or none",
         "config.yaml:9: defaults.topic.replicationFactor is '2'; it takes 1: one node keeps one copy; copies of the"
         " data directory are made below it",
         ".env:1: LOG_LEVEL is 'loud'; it takes debug or info or warn or error",

@@ -139,3 +139,12 @@ def test_a_password_alone_may_be_of_somebody_else() -> None:
 def test_what_must_not_be_written_anywhere() -> None:
     config = read(DATABASE_URLS="postgresql://u:p%40ssword@h/a", REDIS_ADDRS="r:1", REDIS_PASSWORD="other")
     assert set(secrets_of(config)) == {"p%40ssword", "p@ssword", "other"}
+
+
+def test_topics_of_a_cluster_have_six_partitions_unless_somebody_says_otherwise() -> None:
+    assert read().topic.partitions == 1
+    assert read(DATABASE_URLS=ONE).topic.partitions == 6
+    for given in ({}, {"DATABASE_URLS": ONE}):
+        assert read(MQUEUE_PARTITIONS="3", **given).topic.partitions == 3
+        assert read(MQUEUE_PARTITIONS="1", **given).topic.partitions == 1
+    assert read(DATABASE_URLS=ONE, MQUEUE_PARTITIONS="none").topic.partitions == 6

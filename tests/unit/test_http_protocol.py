@@ -94,7 +94,7 @@ class Stub:
     async def answer(self, call: SimpleNamespace, route: SimpleNamespace) -> Answer | Streamed:
         return await self._handler(call.target)
 
-    def refusal(self, error: Any, what: str) -> Answer:
+    def refusal(self, error: Any, what: str, headers: Any = None) -> Answer:
         return error_answer(error)
 
 

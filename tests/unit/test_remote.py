@@ -13,11 +13,12 @@ import pytest
 
 import mqueue
 from mqueue import Draft, LeaseLost
-from mqueue.broker import remote
+from mqueue.broker import remote, waiting
 from mqueue.broker.commits import committed
 from mqueue.broker.loop import LoopBroker
 from mqueue.broker.remote import Handed, Wanted
 from mqueue.broker.settle import Settlement
+from mqueue.cluster.holding import Gone
 from mqueue.testing import ManualClock
 
 DEADLINE_SECONDS = 120
@@ -584,3 +585,25 @@ def test_what_this_process_worked_on_is_given_back(disk: Path) -> None:
         assert await w.settle("ack", remote_token) == Settlement(1)
 
     run(disk, main)
+
+
+@pytest.mark.parametrize("wait", [None, "1s"])
+def test_a_lease_is_handed_out_though_its_engine_is_handed_over_while_it_is_written(monkeypatch, wait) -> None:
+    """Whoever has it next knows of the lease: with nobody holding it the message would wait for its end."""
+
+    async def written(found: Any) -> Any:
+        world.q._engine.clock = Gone(mqueue.Unavailable("another node owns it", code="not_owner"))
+        return found
+
+    async def story() -> None:
+        await world.publish("t", b"a")
+        monkeypatch.setattr(waiting, "safely", written)
+        handed = await world.take(wait=wait)
+        assert handed.token
+        assert handed.remaining_ms == 30_000
+
+    world = World(None)
+    clock = world.q._engine.clock
+    asyncio.run(story())
+    world.q._engine.clock = clock
+    world.q.close()

@@ -218,7 +218,7 @@ async def async_generator(order: dict):
         (async_generator, "is a generator"),
         ("ship", "'ship' is not callable"),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_a_function_that_no_message_fits_is_refused_when_it_is_decorated(function: Any, why: str) -> None:
     app = mqueue.Worker("memory:")

@@ -1,0 +1,181 @@
+"""How Flight streams end: consumers that leave, servers that stop. Nothing is kept of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from msgspec.structs import replace
+from pyarrow import flight
+
+import mqueue
+from mqueue.config import Data
+from mqueue.testing.server import RunningServer
+from tests.integration.flying import DEADLINE_SECONDS, PAYLOAD, Flying, batch, described, numbered, with_flight
+
+CONSUMER = """
+import json, sys
+from pyarrow import flight
+client = flight.connect(f"grpc://127.0.0.1:{sys.argv[1]}")
+writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("t"))
+writer.write_metadata(b'{"receive": {"limit": 3}}')
+lease = json.loads(reader.read_chunk().app_metadata.to_pybytes())["receive"]["lease"]
+writer.write_metadata(b'{"receive": {"limit": 3}}')
+reader.read_chunk()
+writer.write_metadata(json.dumps({"ack": {"lease": lease}}).encode())
+reader.read_chunk()
+writer.write_metadata(b'{"receive": {"limit": 1, "wait": "60s"}}')
+print("ready", flush=True)
+reader.read_chunk()
+"""
+"""Takes six, acks three, waits for more."""
+
+
+@pytest.fixture
+def server() -> Iterator[RunningServer]:
+    with RunningServer(with_flight()) as running:
+        yield running
+
+
+def taken(server: RunningServer, count: int) -> list[tuple[bytes, int]]:
+    """So many messages of `t`, as soon as others have given them back: payload and attempt."""
+    found: list[tuple[bytes, int]] = []
+    with mqueue.Client(server.url) as q:
+        while len(found) < count:
+            more = q.receive("t", limit=count, wait="60s")
+            assert more, "somebody still holds them"
+            found += [(m.payload, m.attempt) for m in more]
+    return sorted(found)
+
+
+def check_no_threads() -> None:
+    for thread in threading.enumerate():
+        if thread.name.startswith("mqueue-flight"):
+            thread.join(DEADLINE_SECONDS)
+            assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("how", ["closed", "cancelled", "killed"])
+def test_what_a_consumer_leaves_goes_to_others(server, how: str) -> None:
+    f = Flying(server)
+    f.put("t", batch(*numbered(10)))
+    if how == "killed":
+        port = server.addresses["grpc"].port
+        with subprocess.Popen([sys.executable, "-c", CONSUMER, str(port)], stdout=subprocess.PIPE) as consumer:
+            assert consumer.stdout is not None
+            assert consumer.stdout.readline() == b"ready\n"
+            consumer.kill()
+    else:
+        stream = f.exchange("t")
+        lease, _ = stream.receive(3)
+        stream.receive(3)
+        stream.ask(ack={"lease": lease})
+        stream.tell(receive={"limit": 1, "wait": "60s"})
+        stream.cancel() if how == "cancelled" else stream.__exit__()
+    assert taken(server, 7) == [(each, 1) for each in numbered(7, 3)]
+    check_no_threads()
+
+
+def test_pushed_messages_go_to_others_as_well(server) -> None:
+    f = Flying(server)
+    f.put("t", batch(*numbered(10)))
+    stream = f.exchange({"topic": "t", "prefetch": 5})
+    stream.next()
+    stream.cancel()
+    assert taken(server, 10) == [(each, 1) for each in numbered(10)]
+
+
+def test_a_lease_that_ran_out_makes_room(server) -> None:
+    f = Flying(server)
+    f.put("t", batch(b"1", b"2"))
+    with f.exchange({"topic": "t", "prefetch": 1, "limit": 1, "visibility": "10ms"}) as stream:
+        first, second = stream.next(), stream.next()
+        assert [answer["batch"]["payload"].to_pylist() for answer in (first, second)] == [[b"1"], [b"1"]]
+        assert second["batch"]["attempt"].to_pylist() == [2]
+        lost = stream.ask(ack={"lease": first["receive"]["lease"]})
+        while "error" not in lost:  # more is pushed meanwhile
+            lost = stream.next()
+        assert lost["error"]["code"] == "lease_lost"
+
+
+def test_readers_that_leave(server) -> None:
+    f = Flying(server)
+    f.put({"topic": "t", "receipts": "end"}, *(batch(*[bytes(1000)] * 1000) for _ in range(40)))
+    for _ in range(5):
+        reader = f.client.do_get(f.info("t").endpoints[0].ticket, f.options)
+        reader.read_chunk()
+        reader.cancel()
+    assert f.scan("t").num_rows == 40_000
+
+
+def test_publishers_that_leave(server) -> None:
+    f = Flying(server)
+    writer, reader = f.client.do_put(described("t"), PAYLOAD, f.options)
+    writer.write_batch(batch(b"1"))
+    reader.read()
+    other = Flying(server)
+    f.client.close()
+    del writer, reader, f
+    assert other.scan("t")["payload"].to_pylist() == [b"1"]
+
+
+@pytest.mark.parametrize("memory", [True, False], ids=["memory", "disk"])
+def test_a_server_that_stops_ends_all_streams(tmp_path: Path, memory: bool) -> None:
+    config = replace(with_flight(), data=Data(dir=str(tmp_path / "data")))
+    server = RunningServer(config, memory=memory)
+    f = Flying(server)
+    f.put("t", batch(*numbered(10)))
+    waiting, idle, pushed = (
+        f.exchange("empty"),
+        f.exchange("t"),
+        f.exchange({"topic": "t", "prefetch": 1, "group": "g"}),
+    )
+    waiting.tell(receive={"wait": "60s"})
+    idle.receive(3)
+    pushed.next()
+    writer, receipts = f.client.do_put(described("t"), PAYLOAD, f.options)
+    writer.write_batch(batch(b"x"))
+    receipts.read()
+    server.close()
+    for stream in (waiting, idle, pushed):
+        with pytest.raises(flight.FlightUnavailableError):
+            stream.next()
+    with pytest.raises(flight.FlightUnavailableError):
+        writer.close()
+    with suppress(pa.ArrowException, OSError):
+        f.client.close()
+    check_no_threads()
+    if not memory:
+        with mqueue.Broker(tmp_path / "data") as q:
+            assert q.stats("t").groups["default"].leased == 0
+            assert [m.payload for m in q.scan("t")] == [*numbered(10), b"x"]
+
+
+def test_a_reader_that_does_not_read_holds_up_no_stop() -> None:
+    server = RunningServer(with_flight())
+    f = Flying(server)
+    f.put({"topic": "t", "receipts": "end"}, *(batch(*[bytes(10_000)] * 1000) for _ in range(10)))
+    reader = f.client.do_get(f.info("t").endpoints[0].ticket, f.options)
+    reader.read_chunk()
+    consumer = f.exchange({"topic": "t", "prefetch": 10_000})
+    consumer.next()
+    server.close()
+    with pytest.raises(flight.FlightUnavailableError):
+        reader.read_all()
+
+
+def test_large_answers_are_cut(server) -> None:
+    """As over HTTP: ten thousand messages of a megabyte would be an answer that no server survives."""
+    f = Flying(server)
+    for _ in range(10):
+        f.put("t", batch(*[bytes(1 << 20)] * 8))
+    with f.exchange("t") as stream:
+        answer = stream.ask(receive={"limit": 10_000})
+        assert answer["receive"]["count"] == answer["batch"].num_rows <= 32
+        assert stream.ask(ack={"lease": answer["receive"]["lease"]})["ack"]["settled"] == answer["receive"]["count"]
