@@ -7,7 +7,25 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import cluster, disk_depth, disk_rates, disk_recovery, footprint, harness, http, http_push, worst
+from benchmarks import (
+    amqp,
+    cluster,
+    dashboard,
+    disk_depth,
+    disk_rates,
+    disk_recovery,
+    flight,
+    footprint,
+    harness,
+    http,
+    http_neighbours,
+    http_push,
+    scheduled,
+    sqs,
+    telemetry,
+    turns,
+    worst,
+)
 from benchmarks.disk import file_system, home
 from benchmarks.harness import Benchmark
 from benchmarks.memory_broker import Arrow, Batches, DeepPublish, DeepReceive, Fanout, Singles, flat, rates
@@ -26,6 +44,8 @@ BENCHMARKS = (
     Benchmark("flat/fan-out", "the same on a deep queue against a shallow one", flat(Fanout)),
     Benchmark("memory/queued", "bookkeeping outside the frames per queued message", footprint.queued),
     Benchmark("memory/scheduled", "messages scheduled at random times over a year", footprint.scheduled),
+    Benchmark("scheduled/listing", "list, count, cancel and move among scheduled messages", scheduled.listing),
+    Benchmark("scheduled/capped", "many that are due at once, under a due_rate", scheduled.capped),
     Benchmark("worst/alternating", "singles that alternate between two priorities", worst.alternating),
     Benchmark("worst/random-acks", "single acks in random order in one long run", worst.random_acks),
     Benchmark("worst/given-back", "every second message in flight given back singly", worst.given_back),
@@ -34,6 +54,8 @@ BENCHMARKS = (
     Benchmark("worst/pauses", "the longest single call on a deep queue", worst.pauses),
     Benchmark("worst/drop-oldest", "publishing to a full queue", worst.drop_oldest),
     Benchmark("worst/topics", "10,000 topics", worst.many_topics),
+    Benchmark("turns/ordered", "10,000 ordering keys, 16 workers, against no order", turns.ordered),
+    Benchmark("turns/flood", "how long quiet fairness keys wait while another one floods", turns.flood),
     Benchmark("disk/singles", "one publisher alone, each message durable before the next", disk_rates.singles),
     Benchmark("disk/weaker", "the same with durability os and memory", disk_rates.weaker),
     Benchmark("disk/batches", "batches of 1000, durable before the answer", disk_rates.batches),
@@ -49,8 +71,22 @@ BENCHMARKS = (
     Benchmark("http/singles", "publishes of one message", http.singles),
     Benchmark("http/cycle", "publish, receive and ack", http.cycle),
     Benchmark("http/latency", "publishes on a schedule that waits for nobody", http.latency),
+    Benchmark("http/neighbours", "a quiet namespace beside one that floods", http_neighbours.neighbours),
     Benchmark("http/push", "messages pushed to a consumer", http_push.push),
     Benchmark("http/connections", "connections that are idle, or slow", http.connections),
+    Benchmark("sqs/batches", "SendMessageBatch of ten messages to a server on disk", sqs.batches),
+    Benchmark("sqs/cycle", "ten messages sent, received and deleted, in three calls", sqs.cycle),
+    Benchmark("sqs/boto3", "the same with boto3, which is what it takes", sqs.boto),
+    Benchmark("flight/put", "DoPut of batches to a server on disk", flight.put),
+    Benchmark("flight/scan", "DoGet of the log", flight.scan),
+    Benchmark("flight/exchange", "receive and ack over DoExchange", flight.exchange),
+    Benchmark("amqp/beside", "publishes with confirms and consumers with acks, beside RabbitMQ", amqp.beside),
+    Benchmark("amqp/connections", "connections of AMQP that are idle", amqp.idle),
+    Benchmark("dashboard/updates", "one look at 10,000 topics, and what is told of it", dashboard.updates),
+    Benchmark("dashboard/paint", "the dashboard in a browser, over 10,000 topics", dashboard.paint),
+    Benchmark("telemetry/trace", "our own trace, against trace=False", telemetry.trace),
+    Benchmark("telemetry/server", "spans of a server on disk, against none", telemetry.spans),
+    Benchmark("telemetry/client", "spans of a client, against none", telemetry.clients),
     Benchmark("cluster/publish", "publishes to a node, committed by PostgreSQL", cluster.publish),
     Benchmark("cluster/cycle", "publish, receive and ack at a node, and with a row for each message", cluster.cycle),
     Benchmark("cluster/dequeue", "one message, handed out in the process of the node", cluster.dequeue),

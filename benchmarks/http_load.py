@@ -22,7 +22,10 @@ _LENGTH = b"content-length: "
 
 
 class Server:
-    """A server in a child process, over a directory of its own; with databases it is a node of a cluster."""
+    """A server in a child process, over a directory of its own; with databases it is a node of a cluster.
+
+    `telemetry`: where its spans go, and how many of its traces.
+    """
 
     def __init__(
         self,
@@ -30,17 +33,23 @@ class Server:
         headers_timeout_ms: int = 10_000,
         databases: Sequence[str] = (),
         redis: Sequence[str] = (),
+        flight: bool = False,
+        telemetry: tuple[str, float] | None = None,
     ) -> None:
         about = {
             "dir": str(directory),
             "headers_timeout_ms": headers_timeout_ms,
             "databases": databases,
             "redis": redis,
+            "flight": flight,
+            "telemetry": telemetry,
         }
         words = [sys.executable, "-m", "benchmarks.http_server", json.dumps(about)]
         root = Path(__file__).parents[1]
         self._child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root)
-        self.port = int(self._read()["port"])
+        self.ports: dict[str, int] = self._read()
+        """By the name of the listener."""
+        self.port = self.ports["http"]
 
     def usage(self) -> tuple[float, int]:
         """Seconds of processor time used so far, and bytes of memory."""
@@ -133,8 +142,12 @@ async def lines(port: int, count: int) -> AsyncIterator[list[Line]]:
             line.close()
 
 
-def request(method: str, path: str, body: bytes = b"", kind: str = "application/json", accept: str = "") -> bytes:
+def request(
+    method: str, path: str, body: bytes = b"", kind: str = "application/json", accept: str = "", action: str = ""
+) -> bytes:
     wanted = f"accept: {accept}\r\n" if accept else ""
+    if action:
+        wanted += f"x-amz-target: {action}\r\n"
     about = f"content-type: {kind}\r\n{wanted}content-length: {len(body)}\r\n"
     head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n{about}"
     return head.encode() + b"\r\n" + body

@@ -1,7 +1,7 @@
 """`python -m benchmarks.http_server JSON`: a server in a process of its own, until its input ends.
 
-The JSON names its directory (`dir`), for how many milliseconds headers may take, and the databases and the Redis of a
-cluster that it is a node of.
+The JSON names its directory (`dir`), for how many milliseconds headers may take, the databases and the Redis of a
+cluster that it is a node of, whether it listens for Flight, and where its spans go.
 
 Says where it listens; then for each line that it reads, how many seconds of processor time it has used and how much
 memory it has.
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from benchmarks.disk import STORAGE
 from mqueue.assembly.serve import settle_down
 from mqueue.assembly.server import Serving
-from mqueue.config import Address, Config, Secret
+from mqueue.config import Address, Config, Secret, Telemetry
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -36,16 +36,21 @@ async def serve(about: dict[str, Any]) -> None:
     if about["redis"]:
         address, password = about["redis"]
         redis = replace(redis, addresses=(address,), password=Secret(password))
+    free = Address("127.0.0.1", 0)
+    listeners = {"http": free, "grpc": free if about["flight"] else None, "amqp": None}
     config = replace(
         config,
-        server=replace(config.server, http=Address("127.0.0.1", 0), headers_timeout_ms=about["headers_timeout_ms"]),
+        server=replace(config.server, headers_timeout_ms=about["headers_timeout_ms"], **listeners),
         data=replace(config.data, dir=about["dir"], storage=STORAGE),
         cluster=replace(config.cluster, databases=databases, redis=redis),
     )
+    if about["telemetry"]:
+        endpoint, ratio = about["telemetry"]
+        config = replace(config, telemetry=Telemetry(endpoint, sample_ratio=ratio))
     serving = Serving(config)
-    address = await serving.start()
+    await serving.start()
     settle_down()
-    print(json.dumps({"port": address.port}), flush=True)
+    print(json.dumps({name: address.port for name, address in serving.addresses.items()}), flush=True)
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
