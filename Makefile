@@ -58,7 +58,7 @@ types: setup ## mypy, strict, over src and examples
 	$(BIN)/mypy
 
 pytest: setup ## all tests, in WORKERS=2 processes, each file in one of them; ARGS="-k name" to narrow
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS)
 
 long: setup ## the tests that `make test` leaves out, because each takes half a minute or more
 	$(BIN)/python -m pytest -m long $(ARGS)

@@ -11,11 +11,16 @@ import pytest
 from hypothesis import settings
 
 from mqueue.testing import PostgresServer
+from tests.stuck import Watch
 
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 _NUMBERS = count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Watch(config))
 
 
 @pytest.fixture(scope="session")
