@@ -23,6 +23,7 @@ from mqueue.log.postgres.problems import Fenced
 from mqueue.model.errors import ShardDown
 from mqueue.model.settings import Settings
 from mqueue.policy.routing import virtual_shard
+from mqueue.store.shard import ShardStore
 from mqueue.testing import PostgresServer
 from mqueue.testing.server import RunningServer
 from tests.cluster.patience import wait_until
@@ -78,6 +79,21 @@ def test_a_frame_that_cannot_be_read_when_it_arrives_is_looked_for_again(nodes, 
         for client in nodes:
             client.publish_many(topic, drafts)
         assert sorted(drained(nodes[0], topic, 4)) == [b"low", b"low", b"urgent", b"urgent"]
+
+
+def test_what_a_node_could_not_take_in_is_there_for_who_reads(database: str, monkeypatch) -> None:
+    """Also of a node alone, which need not look for what others append. What cannot be had is no empty answer."""
+    config = Config(metrics=Metrics(enabled=False), cluster=Cluster((Secret(database),)))
+    with RunningServer(config) as server, mqueue.Client(server.url, retry=False) as client:
+        client.publish("t", "known")
+        assert drained(client, "t", 1) == [b"known"]
+        for round in range(1, 11):
+            with monkeypatch.context() as patch:
+                patch.setattr(ShardStore, "take_in", fails)
+                client.publish_many("t", ["1", "2"])
+                with pytest.raises(mqueue.Unavailable):
+                    client.receive("t", limit=1)
+            assert len(list(client.scan("t"))) == 1 + 2 * round
 
 
 def test_publishing_goes_on_when_what_was_published_could_not_be_told(nodes, monkeypatch) -> None:

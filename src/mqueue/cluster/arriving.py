@@ -15,7 +15,7 @@ from mqueue.log.postgres import catalog, frames
 from mqueue.log.postgres.batch import Arrival
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.problems import Fenced
-from mqueue.model.errors import Error
+from mqueue.model.errors import Error, Unavailable
 
 LOGGER = logging.getLogger("mqueue.cluster")
 _TAIL_FRAMES = 1_000
@@ -40,7 +40,7 @@ class Arriving:
         self._passed = passed
 
     def take(self, arrivals: list[Arrival]) -> None:
-        """Frames are there: whoever delivers them takes them in. What does not follow is found at the next look."""
+        """Frames are there: whoever delivers them takes them in. What does not follow is missed."""
         by_holding: dict[int, list[Arrival]] = {}
         for arrival in arrivals:
             self._passed(arrival.at)
@@ -51,11 +51,13 @@ class Arriving:
                 self._hand(holding, theirs)
 
     def _hand(self, holding: Holding, arrivals: list[Arrival]) -> None:
-        """What cannot be taken in now, because the server has to be asked and does not answer, is found later."""
+        """What cannot be taken in now, because the server has to be asked and does not answer, is missed: whoever reads
+        looks for it, and so does the next look."""
         try:
             self._introduce(holding, arrivals)
             holding.arrived(arrivals)
         except Error as problem:
+            holding.missed += 1
             LOGGER.warning("virtual shard %d looks later for what is new: %s", holding.vshard, problem)
 
     def _introduce(self, holding: Holding, arrivals: list[Arrival]) -> None:
@@ -81,18 +83,23 @@ class Arriving:
 
     async def catch_up(self, holding: Holding) -> None:
         """All that was appended to the topics of a virtual shard by now. Raises Unavailable if it is not ours: others
-        may have appended elsewhere."""
-        places = _places(holding)
-        if not places:
-            return
+        may have appended elsewhere; or if it could not be taken in."""
+        missed, places = holding.missed, _places(holding)
+        owned = (holding.vshard, holding.epoch)
         try:
-            ends = await self._errand(frames.ends, self._link, places, (holding.vshard, holding.epoch))
+            ends = await self._errand(frames.ends, self._link, places, owned) if places else []
         except Fenced as problem:
             raise reason(problem) from None
         tried: list[tuple[int, int, int]] = []
-        while (behind := _behind(holding, places, ends)) != tried:  # a step for each thousand frames
+        while behind := _behind(holding, places, ends):  # a step for each thousand frames
+            if behind == tried:
+                raise Unavailable(
+                    f"virtual shard {holding.vshard} could not take in what was appended to it; try again",
+                    code="shard_slow",
+                )
             await self._tail(behind)
             tried = behind
+        holding.made_good = max(missed, holding.made_good)
 
     async def _tail(self, places: list[tuple[int, int, int]]) -> None:
         if places:
@@ -101,9 +108,14 @@ class Arriving:
 
 
 def _behind(holding: Holding, places: list[tuple[int, int]], ends: list[int]) -> list[tuple[int, int, int]]:
-    """Of these partitions, where to go on in those that end later than is known here."""
+    """Of these partitions, where to go on in those that end later than is known here. Topics may be gone by now."""
+    topics = holding.store.state.topics
     known = [holding.log.next(*place) for place in places]
-    return [(*place, next) for place, end, next in zip(places, ends, known, strict=True) if next < end]
+    return [
+        (*place, next)
+        for place, end, next in zip(places, ends, known, strict=True)
+        if next < end and place[0] in topics
+    ]
 
 
 def _places(holding: Holding) -> list[tuple[int, int]]:

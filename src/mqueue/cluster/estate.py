@@ -344,7 +344,7 @@ class Estate:
 
         What we have published ourselves, dead letters for one, is seen when it has its place.
         """
-        if self._tenure.others:
+        if self._tenure.others or holding.behind:
             await self._arriving.catch_up(holding)
         self._rounds.tick(holding)
         if holding.log.promised:
@@ -363,7 +363,8 @@ class Estate:
         )
 
     async def _follow_news(self) -> None:
-        if self._tenure.mine and self._tenure.others:
+        behind = self._tenure.others or any(holding.behind for holding in self.holdings.values())
+        if self._tenure.mine and behind:
             await self._arriving.follow(await self._errand(frames.news, self.reader, self._since()))
 
     # Owned virtual shards

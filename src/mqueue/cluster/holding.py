@@ -94,8 +94,16 @@ class Holding:
         """Whether it is being given away."""
         self.point_seq, self.point_at = 0, 0
         """The row of the journal that the last checkpoint comes after, and when it was taken."""
+        self.missed, self.made_good = 1, 0
+        """How often something was appended, maybe, that was not taken in; how many of those times were followed by a
+        look for all of it. Whoever takes it over missed what was appended while he loaded."""
         self._ask = ask
         self._tickets: list[tuple[int, asyncio.Future[None]]] = []
+
+    @property
+    def behind(self) -> bool:
+        """Whether something was appended that is not known here: whoever reads looks for it first."""
+        return self.made_good < self.missed
 
     engine: Engine
     views: Views
@@ -132,7 +140,9 @@ class Holding:
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Frames are there: those who wait for their topics should look. If they are more than their
-        topic may hold the oldest go: what was on its way when they were let in could not go then."""
+        topic may hold the oldest go: what was on its way when they were let in could not go then.
+
+        One that comes before the one in front of it, which somebody else has appended, is missed."""
         if not arrivals:
             return
         with self.gate.inside:
@@ -140,6 +150,8 @@ class Holding:
                 if topic.settings.max_depth is not None and self.lost is None and not self.leaving:
                     self.store.shed(topic, 0, self.engine.clock.now())
                 self.engine.wake(topic)
+        if any(arrival.base >= self.log.next(arrival.topic, arrival.partition) for arrival in arrivals):
+            self.missed += 1
         if self.log.batch:
             self._ask(self)
 
