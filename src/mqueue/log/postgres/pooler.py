@@ -13,8 +13,9 @@ import psycopg
 
 from mqueue.log.postgres.problems import Rejected
 
-_TRIES = 3
-"""Others use the pooler, too: what we have just given back may be theirs when we ask."""
+_ROUNDS = 25
+"""Others use the pooler, too: what one of us has just given back may be theirs when the other asks. In each round that
+is as likely as not, at most."""
 _PID = "select pg_backend_pid()"
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -27,24 +28,24 @@ def check_pooler(connection: Connection, connect: Callable[[], Connection], serv
     """
     if _pid(connection) == connection.info.backend_pid:
         return
-    for _ in range(_TRIES):
-        if _shared(connection, connect):
-            raise Rejected(
-                f"PostgreSQL at {server} is behind a pooler that lends its connections for a transaction at a time;"
-                " mqueue needs pool_mode = session there",
-                code="transaction_pooling",
-                applied=False,
-            )
+    if _shared(connection, connect):
+        raise Rejected(
+            f"PostgreSQL at {server} is behind a pooler that lends its connections for a transaction at a time;"
+            " mqueue needs pool_mode = session there",
+            code="transaction_pooling",
+            applied=False,
+        )
 
 
 def _shared(connection: Connection, connect: Callable[[], Connection]) -> bool:
-    mine = _pid(connection)
+    """Whether one of two was ever served by the other's process, or by several."""
     try:
         other = connect()
     except psycopg.Error:  # there is no room: whoever has a connection keeps it
         return False
     try:
-        return _pid(other) == mine or _pid(connection) == _pid(other)
+        mine, its = _pid(connection), _pid(other)
+        return mine == its or any((_pid(connection), _pid(other)) != (mine, its) for _ in range(_ROUNDS))
     except psycopg.Error:
         return False
     finally:
@@ -52,6 +53,6 @@ def _shared(connection: Connection, connect: Callable[[], Connection]) -> bool:
 
 
 def _pid(connection: Connection) -> int:
-    row = connection.execute(_PID).fetchone()
+    row = connection.execute(_PID, prepare=False).fetchone()  # what is prepared would be missing elsewhere
     assert row is not None
     return int(row[0])
