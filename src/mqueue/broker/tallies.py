@@ -49,7 +49,8 @@ def tallies(broker: Broker, at_once: int) -> Iterator[Sequence[Tally]]:
     for first in range(0, len(numbers), at_once):
         with engine.lock:  # to look is no reason to let time pass: that would have to be written down
             topics = map(engine.store.state.topics.get, numbers[first : first + at_once])
-            yield [tally(topic) for topic in topics if topic is not None and not topic.hidden]
+            found = [tally(topic) for topic in topics if topic is not None and not topic.hidden]
+        yield found  # with the lock let go: who gets it may do whatever they like before they come back
 
 
 def tally(topic: Topic) -> Tally:
