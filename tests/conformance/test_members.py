@@ -230,6 +230,18 @@ def test_an_id_keeps_its_partitions_over_a_restart(q, clock) -> None:
     assert seats(q, a, again) == [(0, 1), (2, 3)]
 
 
+def test_a_group_that_is_made_anew_knows_no_old_members(q) -> None:
+    """Whoever was replaced before it was deleted does not come back under the generation of another."""
+    old = q.join("t", group="g", member="a")
+    q.delete_group("t", "g")
+    new = q.join("t", group="g", member="a")
+    assert new.generation > old.generation
+    for call in (lambda: q.heartbeat(old), lambda: q.receive("t", group="g", member=old), lambda: q.leave(old)):
+        with refused(mqueue.Conflict, "stale_generation"):
+            call()
+    assert seats(q, new) == [(0, 1, 2, 3)]
+
+
 def test_only_what_has_to_move_moves(q) -> None:
     members = {name: q.join("t", group="g", member=name) for name in "abcd"}
     before = dict(zip(members, seats(q, *members.values()), strict=True))

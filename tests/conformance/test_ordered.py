@@ -34,6 +34,18 @@ def test_messages_without_a_key_are_not_held_up(q, topic) -> None:
     assert sorted(payloads(q.receive(topic, limit=10))) == [b"1", b"2", b"k"]
 
 
+def test_a_long_line_of_one_key_hides_nobody_behind_it(q, topic) -> None:
+    """However many of a held key lie before it: who is free goes before those of less urgent lanes."""
+    q.publish_many(topic, [Draft(b"a", key="a")] * 1_000 + [Draft(b"b", key="b"), Draft(b"c", key="c", priority="low")])
+    q.publish_many(topic, [Draft(b"d", key="d"), Draft(b"e", key="e", priority="low")])
+    assert payloads(q.receive(topic)) == [b"a"]
+    assert payloads(q.receive(topic)) == [b"b"]
+    found = []
+    while messages := q.receive(topic, limit=100):
+        found += payloads(messages)
+    assert found == [b"d", b"c", b"e"]
+
+
 def test_order_per_key_whatever_fails(q, clock) -> None:
     q.configure("t", ordered=True, backoff="1s", partitions=2)
     chance = random.Random(5)

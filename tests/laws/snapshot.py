@@ -64,6 +64,7 @@ def _topic(topic: Topic, now: int) -> Snapshot:
         "partitions": {partition.number: _partition(partition) for partition in topic.partitions},
         "groups": {name: _group(group) for name, group in topic.groups.items()},
         "claims": {key: claim for key in keys if (claim := topic.dedup.find(key, topic.settings, now))},
+        "generation": topic.generation,
         "pins": topic.pins,
         "schedules": topic.schedules,
         "parts": list(topic.staging.parts.values()) if topic.staging else [],

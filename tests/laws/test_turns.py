@@ -20,11 +20,12 @@ import mqueue
 from benchmarks.harness import QUICK
 from benchmarks.turns import Working, waits
 from mqueue import Broker, Draft, Message
+from mqueue.heart import turns
 from mqueue.heart.chains import Chains
 from mqueue.heart.checkpoint import checkpoint
 from mqueue.heart.reader import Reader
 from mqueue.heart.turns import Turns
-from mqueue.model.limits import LOOK_AHEAD_MAX
+from mqueue.model.limits import LOOK_AHEAD_RUNS_MAX
 from mqueue.model.priority import LANES
 from mqueue.store.recover import recover
 from mqueue.store.retain import retain
@@ -154,7 +155,9 @@ class Walk:
             self.store.flush()
             self.store.log.checkpoint(checkpoint(self.store.state, [topic], now))
         elif what == "redrive" and "t.dlq" in self.q.topics():
-            self.q.dlq(TOPIC).redrive()
+            dead = self.q.dlq(TOPIC)
+            self.done -= {int(message.headers["x-origin-id"]) for message in dead.messages(limit=10_000)}
+            dead.redrive()
         elif what == "purge" and self.chance.random() < 0.2:
             self.q.purge(TOPIC)
         elif what == "seek" and self.chance.random() < 0.2 and "default" in self.q.groups(TOPIC):
@@ -231,6 +234,16 @@ def test_a_flood_does_not_drown_quiet_keys() -> None:
     assert busy[len(busy) * 99 // 100] <= 2 * calm[len(calm) * 99 // 100]
 
 
+def test_quiet_keys_are_seen_though_all_of_a_flood_lies_before_them() -> None:
+    q = Broker(clock=ManualClock())
+    q.configure(TOPIC, fairness=True)
+    for _ in range(11):
+        q.publish_many(TOPIC, [Draft(b"", fairness_key="flood")] * 10_000)
+    q.publish_many(TOPIC, [Draft(b"", fairness_key=f"quiet-{number}") for number in range(99)])
+    keys = [message.fairness_key for message in q.receive(TOPIC, limit=100)]
+    assert sorted(map(str, keys)) == sorted(["flood", *[f"quiet-{number}" for number in range(99)]])
+
+
 def test_sixteen_workers_keep_the_order_of_ten_thousand_keys() -> None:
     """Each round checks that every key came in order and that none is stuck."""
     working = Working(QUICK.at_depth(40_000), ordered=True)
@@ -302,19 +315,64 @@ def test_ageing_nobody_waits_behind_later_ones_for_longer_than_the_limit(
 def test_what_is_looked_at_and_remembered_has_a_bound() -> None:
     q = Broker(clock=ManualClock(), retention={"on_ack": True})
     q.configure(TOPIC, fairness=True, ordered=True, in_flight_max=10)
-    for start in range(0, LOOK_AHEAD_MAX + 30_000, 10_000):
+    for start in range(0, LOOK_AHEAD_RUNS_MAX + 30_000, 10_000):
         keys = [f"k{number}" for number in range(start, start + 10_000)]
         q.publish_many(TOPIC, [Draft(b"", key=key, fairness_key=key) for key in keys])
     q.receive(TOPIC, limit=3)
     [group] = q._engine.store.state.names["default", TOPIC].groups.values()
     [reader] = group.readers
-    assert LOOK_AHEAD_MAX - 3 <= len(reader.parked) <= LOOK_AHEAD_MAX
+    assert LOOK_AHEAD_RUNS_MAX - 3 <= len(reader.parked) <= LOOK_AHEAD_RUNS_MAX
     assert group.turns is not None
     while messages := q.receive(TOPIC, limit=1_000):
         q.ack(messages)
     q.receive(TOPIC)
     assert not reader.parked
     assert (len(group.turns.chains), len(group.turns.flows or ()), group.turns.unknown) == (3, 3, [])
+
+
+@profile(100, 3_000)
+@given(st.integers(0, 2**32))
+def test_ordered_who_is_free_goes_in_the_order_of_the_topic(seed: int) -> None:
+    """However few are looked at in one go, and however many lie before it whose keys are held."""
+    chance, clock = Random(seed), ManualClock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(turns, "_AT_ONCE", chance.choice([0, 2]))
+        patch.setattr(turns, "FRAME_ROWS_MAX", chance.choice([1, 3]))
+        q = Broker(clock=clock)
+        q.configure(TOPIC, ordered=True, partitions=chance.choice([1, 2, 3]))
+        ready: list[tuple[int, int, int, int, str]] = []
+        held: list[tuple[Message, tuple[int, int, int, int, str]]] = []
+        for _ in range(60):
+            match chance.choice(["publish", "receive", "receive", "receive", "settle"]):
+                case "publish":
+                    clock.advance("1ms")
+                    lane, keys = chance.choice([0, 50]), chance.choices("aaaaabcd", k=chance.choice([1, 5, 20]))
+                    receipts = q.publish_many(TOPIC, [Draft(b"", key=key, priority=lane) for key in keys])
+                    ready += [
+                        (lane, clock.now(), r.offset, r.partition, k) for r, k in zip(receipts, keys, strict=True)
+                    ]
+                case "receive":
+                    limit, first = chance.choice([1, 1, 4]), True
+                    for message in q.receive(TOPIC, limit=limit):
+                        taken = {entry[4] for _, entry in held}
+                        expected = min(entry for entry in ready if entry[4] not in taken)
+                        assert (message.priority, message.partition, message.offset) == (
+                            expected[0],
+                            expected[3],
+                            expected[2],
+                        )
+                        ready.remove(expected)
+                        held.append((message, expected))
+                        first = False
+                    taken = {entry[4] for _, entry in held}
+                    assert not first or all(entry[4] in taken for entry in ready), "nobody got what is free"
+                case "settle" if held:
+                    message, entry = held.pop(chance.randrange(len(held)))
+                    if chance.random() < 0.7:
+                        message.ack()
+                    else:
+                        message.release()
+                        ready.append(entry)
 
 
 def test_flags_of_diverted_keys_outlive_the_broker(tmp_path: Any) -> None:

@@ -121,6 +121,30 @@ async def settle(
     return done
 
 
+async def ack_late(broker: LoopBroker, token: str, ids: Sequence[int]) -> set[int]:
+    """Ack messages whose lease is over, as far as nobody has had them since: each is leased anew, and acked, in one
+    commit. For protocols that let that pass; which of them it did."""
+    done: set[int] = set()
+    engine = broker._engine
+    try:
+        with engine.lock:
+            now = engine.tick()
+            grip = grip_of(engine, broker._namespace, token)
+            named = {} if grip is None else grip.name(sorted(set(ids)), "ack", now).ids
+            for (partition, offset), id in named.items():
+                assert grip is not None, "it named them"
+                store, deadline = engine.store, now + grip.desk.topic.settings.visibility_ms
+                again = store.tokens.take()
+                if store.heart.lease_again(grip.token, partition, offset, deadline, again, now):
+                    grip.desk.settle_now(again, "ack", None, None, "", now)
+                    done.add(id)
+    except BaseException:
+        await settled()
+        raise
+    await committed()
+    return done
+
+
 async def give_back(broker: LoopBroker, tokens: Iterable[str]) -> None:
     """What was leased for somebody who is not there any more goes to others, and no attempt is counted."""
     for token in tokens:

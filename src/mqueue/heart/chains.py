@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 
+from msgspec import Struct
+
 from mqueue.heart.runs import Run
 
 Link = tuple[int, int, int, int, Run]
 """priority, at, start, something to tell equal ones apart, the run as it was added"""
 
 
-class Chain:
-    __slots__ = ("held", "links")
+class Chain(Struct, gc=False):
+    """What is ready of one key, and how many messages of it are held."""
 
-    def __init__(self) -> None:
-        self.held = 0
-        self.links: list[Link] = []
+    held: int
+    links: list[Link]
 
 
 class Chains:
@@ -54,8 +55,7 @@ class Chains:
         link = (run.priority, run.at, run.start, self._serial, run)
         chain = self._known.get(key)
         if chain is None:
-            self._known[key] = chain = Chain()
-            chain.links.append(link)
+            self._known[key] = Chain(0, [link])
             return True
         heappush(chain.links, link)
         return not chain.held and self.head(key) is run
@@ -84,6 +84,18 @@ class Chains:
             return True
         return self.head(key) is run
 
+    def take_head(self, key: int, run: Run) -> bool:
+        """A run of one message goes out; whether it may, so far as that is seen at once."""
+        chain = self._known.get(key)
+        if chain is None or chain.held or not chain.links:
+            return False
+        first = chain.links[0]
+        if first[4] is not run or first[2] != run.start:
+            return False
+        chain.held = 1
+        heappop(chain.links)
+        return True
+
     def take(self, key: int, count: int) -> None:
         """The head goes out."""
         chain = self._known[key]
@@ -100,5 +112,5 @@ class Chains:
     def _chain(self, key: int) -> Chain:
         chain = self._known.get(key)
         if chain is None:
-            chain = self._known[key] = Chain()
+            chain = self._known[key] = Chain(0, [])
         return chain

@@ -93,6 +93,7 @@ class TopicPoint(Struct, frozen=True):
     concluded: tuple[Concluded, ...] = ()
     schedules: tuple[Planned, ...] = ()
     outlet: OutletPoint | None = None
+    generation: int = 0
 
 
 class Checkpoint(Struct, frozen=True):
@@ -137,6 +138,7 @@ def restore(
     for saved in point.topics:
         topic = Topic(saved.id, saved.namespace, saved.name, saved.settings, saved.made_at)
         state.enlist(topic)
+        topic.generation = saved.generation
         if saved.outlet is not None:
             topic.outlet = outlet_of(saved.outlet, saved.settings.due_rate)
             for partition in topic.partitions:
@@ -207,6 +209,7 @@ def _topic_point(
         tuple(topic.ledger.lines.values()) if topic.ledger else (),
         tuple(topic.schedules.values()),
         None if topic.outlet is None else outlet_point(topic.outlet),
+        topic.generation,
     )
 
 

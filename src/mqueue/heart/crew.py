@@ -64,8 +64,8 @@ class Crew:
         "watch_at",
     )
 
-    def __init__(self, partitions: int) -> None:
-        self.generation = 0
+    def __init__(self, partitions: int, generation: int = 0) -> None:
+        self.generation = generation
         """Of who joined last."""
         self.version = 0
         """Rises whenever somebody may have other partitions than before."""
@@ -219,8 +219,8 @@ def crew_point(crew: Crew) -> CrewPoint:
 
 def crew_of(point: CrewPoint) -> Crew:
     """The crew of a checkpoint; what is leased of what moves is counted by whoever knows the leases."""
-    crew = Crew(len(point.owners))
-    crew.generation, crew.version, crew.rebalances = point.generation, point.version, point.rebalances
+    crew = Crew(len(point.owners), point.generation)
+    crew.version, crew.rebalances = point.version, point.rebalances
     crew.members = {told[0]: Member(*told) for told in point.members}
     crew.owners, crew.targets = list(point.owners), list(point.targets)
     crew.moving = {number: Move(since) for number, since in point.moving}

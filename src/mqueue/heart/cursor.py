@@ -18,6 +18,12 @@ class Cursor:
         self.number = number
         self.offset = offset
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the lane goes on here, be it with what has ended meanwhile."""
+        stops = self.lane.stops
+        return self.number < len(stops) - 1 or (self.number == len(stops) - 1 and self.offset < stops[-1])
+
     def place(self, at: int, start: int, stop: int) -> int:
         """Where in a stretch with one order key the cursor stands, clamped to it. A lane is sorted by (at, offset)."""
         index = self.number

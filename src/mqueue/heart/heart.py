@@ -215,6 +215,20 @@ class Heart:
             self.happen(ev.Extended(now, lease.group.topic, lease.group.name, token, deadline, given))
         return Outcome(sum(bits.bit_count() for _, bits in held), lost)
 
+    def lease_again(self, over: bytes, partition: int, offset: int, deadline: int, token: bytes, now: int) -> bool:
+        """Lease a message anew to who had it last, though that lease (`over`) has run out, or has given it up; False if
+        the message is not ready any more, or somebody else has had it since."""
+        lost = [event for event in self.state.recent.of(over) if _lets_go(event, partition, offset)]
+        group = self.state.topics[lost[-1].topic].groups.get(lost[-1].group) if lost else None
+        if group is None or group.crew is not None:
+            return False
+        run = group.readers[partition].holds(offset)
+        if run is None or run.until or run.failure is None or run.failure.last_at != lost[-1].at:
+            return False
+        span = (partition, offset, offset + 1, 1, run.attempt + 1, run.priority, run.at)
+        self.happen(ev.Leased(now, group.topic, group.name, token, deadline, run.failure.consumer, (span,)))
+        return True
+
     def not_held(self, token: bytes, verb: str, spans: Iterable[ev.Span], now: int) -> set[tuple[int, int]]:
         """(partition, offset) of what a settle call would find lost."""
         return set(self._held(self.state.leases.get(token), token, verb, spans, now)[2])
@@ -404,6 +418,14 @@ class Heart:
             and not reader.holds(offset)
             and not self.lease_of(group, number, offset)
         )
+
+
+def _lets_go(event: ev.Settled, partition: int, offset: int) -> bool:
+    """Whether a message came back to its group by this."""
+    return event.verb in ("expire", "nack") and any(
+        number == partition and start <= offset < stop and mask >> offset - start & 1
+        for number, start, stop, mask in event.spans
+    )
 
 
 _REASONS = {"nack": "max_retries", "reject": "rejected", "expire": "visibility_timeout"}

@@ -7,8 +7,8 @@ policies, chains or limits.
 from __future__ import annotations
 
 from bisect import insort
-from collections import deque
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
 from mqueue.heart.runs import Run
@@ -22,26 +22,40 @@ Entry = tuple[int, int, int, int, Run]
 class Queue:
     """The runs of one fairness key in one priority."""
 
-    __slots__ = ("credit", "heap", "listed", "share")
+    __slots__ = ("credit", "heap", "level", "listed", "share")
 
-    def __init__(self, share: int) -> None:
+    def __init__(self, share: int, level: Level) -> None:
         self.share = share
+        self.level = level
         self.heap: list[Entry] = []
         self.credit = 0
         """How many more messages it may give before the next key has its turn; 0: its turn has not begun."""
         self.listed = False
 
+    def pop(self) -> Run:
+        """The first run; it is lined up no more."""
+        _, _, partition, _, run = heappop(self.heap)
+        level = self.level
+        level.lined[partition] -= 1
+        if not level.lined[partition]:
+            level.dried.append((partition, level.priority))
+        return run
+
 
 class Level:
     """One priority."""
 
-    __slots__ = ("priority", "queues", "ring")
+    __slots__ = ("dried", "lined", "priority", "queues", "ring")
 
-    def __init__(self, priority: int) -> None:
+    def __init__(self, priority: int, dried: list[tuple[int, int]]) -> None:
         self.priority = priority
+        self.dried = dried
+        """That of the lineup."""
         self.queues: dict[int, Queue] = {}
         self.ring: deque[Queue] = deque()
         """Those who take turns; who is over a limit is not in it."""
+        self.lined: dict[int, int] = defaultdict(int)
+        """By partition, how many runs are lined up, with those that may not stand any more."""
 
     def relist(self, share: int) -> None:
         """A key is below its limit again."""
@@ -62,7 +76,7 @@ class Level:
 class Lineup:
     """Of all partitions, or of those that one member has."""
 
-    __slots__ = ("_serial", "_stands", "levels", "order", "shares")
+    __slots__ = ("_serial", "_stands", "dried", "levels", "order", "shares")
 
     def __init__(self, stands: Callable[[Entry], bool], shares: Shares) -> None:
         self.shares = shares
@@ -70,23 +84,37 @@ class Lineup:
         self.levels: dict[int, Level] = {}
         self.order: list[int] = []
         """The priorities, most urgent first."""
+        self.dried: list[tuple[int, int]] = []
+        """Partition and priority of lanes of which the last that was lined up is so no more."""
         self._stands = stands
         self._serial = 0
 
     def add(self, run: Run, share: int) -> None:
-        level = self.levels.get(run.priority)
+        self._push(run.priority, share, run.partition, (run,))
+
+    def add_all(self, runs: Sequence[Run]) -> None:
+        """Runs of one partition and priority, where there are no fairness keys."""
+        if runs:
+            self._push(runs[0].priority, 0, runs[0].partition, runs)
+
+    def _push(self, priority: int, share: int, partition: int, runs: Sequence[Run]) -> None:
+        level = self.levels.get(priority)
         if level is None:
             if len(self.levels) >= PRIORITIES_ALIVE_MAX:
                 self._sweep()
-            level = self.levels[run.priority] = Level(run.priority)
-            insort(self.order, run.priority)
+            level = self.levels[priority] = Level(priority, self.dried)
+            insort(self.order, priority)
         queue = level.queues.get(share)
         if queue is None:
-            queue = level.queues[share] = Queue(share)
+            queue = level.queues[share] = Queue(share, level)
             queue.listed = True
             level.ring.append(queue)
-        self._serial += 1
-        heappush(queue.heap, (run.at, run.start, run.partition, self._serial, run))
+        heap, serial = queue.heap, self._serial
+        for run in runs:
+            serial += 1
+            heappush(heap, (run.at, run.start, partition, serial, run))
+        self._serial = serial
+        level.lined[partition] += len(runs)
 
     def front(self) -> Queue | None:
         """The most urgent that there is, where there are no fairness keys."""
@@ -96,7 +124,7 @@ class Lineup:
                 while heap:
                     if self._stands(heap[0]):
                         return queue
-                    heappop(heap)
+                    queue.pop()
         return None
 
     def first(self, level: Level, limited: Callable[[int], bool] | None) -> Queue | None:
@@ -142,5 +170,5 @@ class Lineup:
         while heap:
             if self._stands(heap[0]):
                 return False
-            heappop(heap)
+            queue.pop()
         return True

@@ -83,8 +83,11 @@ def full(length: int) -> int:
 
 def tight(start: int, bits: int) -> tuple[int, int, int]:
     """start, stop and mask of the shortest span that holds `bits`, which is not empty."""
+    stop = start + bits.bit_length()
+    if not bits & bits - 1:  # mostly it is one message
+        return stop - 1, stop, 1
     shift = (bits & -bits).bit_length() - 1
-    return start + shift, start + bits.bit_length(), bits >> shift
+    return start + shift, stop, bits >> shift
 
 
 def each(start: int, mask: int) -> Iterator[int]:

@@ -372,7 +372,11 @@ class State:
         group.arrange(topic.settings)
 
     def _group_dropped(self, event: ev.GroupDropped) -> None:
-        self._forget(self.topics[event.topic].groups.pop(event.group))
+        topic = self.topics[event.topic]
+        group = topic.groups.pop(event.group)
+        if group.crew is not None:
+            topic.generation = max(topic.generation, group.crew.generation)
+        self._forget(group)
         self.timers.sweep()
 
     def _sought(self, event: ev.Sought) -> None:
@@ -407,7 +411,8 @@ class State:
         return [(run.partition, run.mask.bit_count()) for lease in leases for run in lease.runs if run.mask]
 
     def _group_assigned(self, event: ev.GroupAssigned) -> None:
-        self._group(event).crew = Crew(len(self.topics[event.topic].partitions))
+        topic = self.topics[event.topic]
+        self._group(event).crew = Crew(len(topic.partitions), topic.generation)
 
     def _member_joined(self, event: ev.MemberJoined) -> None:
         self._crew(event).joined(event)

@@ -21,6 +21,7 @@ class Topic:
     __slots__ = (
         "dedup",
         "dropped",
+        "generation",
         "groups",
         "id",
         "ledger",
@@ -50,6 +51,8 @@ class Topic:
         if settings.due_rate is not None:
             self._pace(settings, now)
         self.groups: dict[str, Group] = {}
+        self.generation = 0
+        """No member of a group that is gone had a higher one: whoever joins a new one of its name gets one above."""
         self.pins: dict[str, Pinned] = {}
         """What users' cursors hold back, by their names; also those that have expired and were not cleared away."""
         self.schedules: dict[str, Planned] = {}

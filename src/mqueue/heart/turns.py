@@ -1,17 +1,16 @@
 """Whose turn it is in one group, where that is not simply the order of priority and time.
 
 For topics with a policy, fairness keys or ordering keys. What comes next is *drawn*: taken off the cursors and parked
-as ready, at most LOOK_AHEAD_MAX messages of a partition. All picks are made from what is parked, so that a lease of any
-of it folds like any other. Where keys matter each parked run is of one key (`Run.keys`); whoever reads the log tells
-which: what is not told yet waits in `unknown`. In an assigned group each member has a lineup of its own, made anew when
-it has other partitions; chains and limits are the group's. Nothing here is durable but the keys that are diverted:
-turns begin anew after a restart.
+as ready, at most LOOK_AHEAD_MAX messages and LOOK_AHEAD_RUNS_MAX runs of a partition. All picks are made from what is
+parked, so that a lease of any of it folds like any other. Where keys matter each parked run is of one key (`Run.keys`);
+whoever reads the log tells which: what is not told yet waits in `unknown`. In an assigned group each member has a
+lineup of its own, made anew when it has other partitions; chains and limits are the group's. Nothing here is durable
+but the keys that are diverted: turns begin anew after a restart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop
 
 from msgspec import Struct
 
@@ -21,7 +20,7 @@ from mqueue.heart.lineup import Entry, Lineup, Queue
 from mqueue.heart.reader import Reader
 from mqueue.heart.runs import Run
 from mqueue.heart.schedule import NEVER
-from mqueue.model.limits import FRAME_ROWS_MAX, LOOK_AHEAD_MAX
+from mqueue.model.limits import FRAME_ROWS_MAX, LOOK_AHEAD_MAX, LOOK_AHEAD_RUNS_MAX
 from mqueue.model.policies import Fairness
 from mqueue.model.settings import Settings
 from mqueue.policy.shares import LANES_COUNT, Shares, lane_of
@@ -58,6 +57,7 @@ class Turns:
         "diverted",
         "flows",
         "freed",
+        "hidden",
         "keyed",
         "learned",
         "ordered",
@@ -82,6 +82,8 @@ class Turns:
         """Keys that are diverted and have something ready."""
         self.freed = False
         """Something may be handed out that could not be before: those who wait should look."""
+        self.hidden = False
+        """Nothing was handed out, because more has to be drawn first."""
         self.timer_at = NEVER
         """When the timer fires that was set for a key that may not go faster."""
         self._plain = rules.fairness is None and rules.policy == "strict"
@@ -142,6 +144,18 @@ class Turns:
                 self.strays.add(keys[0])
         else:
             self._add(run)
+
+    def told(self, runs: list[Run]) -> None:
+        """The keys of ready runs of one lane were found out."""
+        if not self._plain:
+            for run in runs:
+                self.offer(run)
+            return
+        add = self.chains.add
+        keyed = [(run.keys[0], run) for run in runs if run.keys is not None]
+        self._homes[runs[0].partition].add_all([run for key, run in keyed if not key or add(key, run)])
+        if self.diverted:
+            self.strays.update(key for key, _ in keyed if key in self.diverted)
 
     def lost(self, run: Run, count: int) -> None:
         """Messages of a ready run are not to be handed out any more."""
@@ -218,21 +232,19 @@ class Turns:
     def _new_lineup(self) -> Lineup:
         return Lineup(self._is_next, Shares(self.rules.weights))
 
-    def _lineup_of(self, only: tuple[int, ...] | None) -> Lineup:
-        """Where those take from who have these partitions. What was lined up there for others is not any more."""
-        found = self._lineups.get(only)
-        if found is None:
-            own = range(len(self._readers)) if only is None else only
-            taken = {id(self._homes[number]) for number in own}
-            self._lineups = {key: lineup for key, lineup in self._lineups.items() if id(lineup) not in taken}
-            found = self._lineups[only] = self._new_lineup()
-            for number in own:
-                self._homes[number] = found
-            for number in own:
-                for run in self._readers[number].parked.values():
-                    if not run.until and self._may_go(run):
-                        self._add(run)
-        return found
+    def _lineup_for(self, only: tuple[int, ...] | None) -> Lineup:
+        """Where those shall take from who have these partitions. What was lined up for others is not any more."""
+        own = range(len(self._readers)) if only is None else only
+        taken = {id(self._homes[number]) for number in own}
+        self._lineups = {key: lineup for key, lineup in self._lineups.items() if id(lineup) not in taken}
+        made = self._lineups[only] = self._new_lineup()
+        for number in own:
+            self._homes[number] = made
+        for number in own:
+            for run in self._readers[number].parked.values():
+                if not run.until and self._may_go(run):
+                    self._add(run)
+        return made
 
     def _may_go(self, run: Run) -> bool:
         """Whether a ready run is to be lined up: its keys are known, and it is the first of its chain."""
@@ -243,24 +255,29 @@ class Turns:
 
     # What comes next
 
-    def draw(self, limit: int, more: bool, only: tuple[int, ...] | None = None) -> bool:
-        """Take enough off the cursors for a lease of `limit`; `more`: what was drawn so far was not. Whether any was.
+    def draw(self, limit: int, only: tuple[int, ...] | None = None) -> bool:
+        """Take off the cursors what a lease of `limit` could be made of; whether any was. To be called until none is.
 
-        Keys can take turns only if they are seen: with fairness keys everything is drawn, as far as that may go.
+        A lane of which something is drawn, and nothing may go, is looked into further: whoever is free there goes
+        before those of other lanes. Keys can take turns only if they are seen: with fairness keys everything is drawn,
+        as far as that may go.
         """
         drew = False
         for reader in self._readers if only is None else [self._readers[number] for number in only]:
-            if reader.partition.visible > reader.consumed:
+            partition = reader.partition
+            if partition.visible > reader.consumed:
+                levels = self._homes[partition.number].levels
                 for cursor in reader.follow():
-                    place = reader.partition.number, cursor.lane.priority
+                    place = number, priority = partition.number, cursor.lane.priority
                     drawn = self._drawn.get(place, 0)
-                    if drawn >= limit and not more and self.flows is None:
+                    level = levels.get(priority)
+                    if drawn >= limit and self.flows is None and level is not None and level.lined[number]:
                         continue
-                    room = LOOK_AHEAD_MAX - reader.ready_back - reader.waiting
+                    room = _room(reader)
                     want = limit + _AT_ONCE if drawn < limit else 0
                     if room > 0 and self.flows is not None:
                         want = drawn + room
-                    elif room > 0 and more:
+                    elif room > 0 and drawn >= limit:
                         want = drawn + min(room, FRAME_ROWS_MAX)
                     while drawn < want:
                         run = reader.draw(cursor, want - drawn)
@@ -273,20 +290,54 @@ class Turns:
 
     def take(self, limit: int, deadline: int, now: int, only: tuple[int, ...] | None = None) -> list[Run]:
         """Lease the runs whose turn it is, of all partitions or of these only, up to `limit` messages."""
-        lineup = self._lineup_of(only)
+        lineup = self._lineups.get(only) or self._lineup_for(only)
         if self.flows is not None:
             for share in self.flows.resumed(now):
                 self._relist(share)
-        self.freed = False
+        self.freed = self.hidden = False
+        lineup.dried.clear()
+        if limit == 1 and self._plain and (first := self._take_first(lineup, deadline)) is not None:
+            return [first]
         runs: list[Run] = []
         while limit > 0:
             queue, most = (lineup.front(), limit) if self._plain else self._pick(lineup, now)
             if queue is None:
                 break
+            if lineup.dried and self._hide_more(lineup):
+                self.hidden = not runs
+                break
             run = self._hand_out(lineup, queue, min(limit, most), deadline, now)
             limit -= run.mask.bit_count()
             runs.append(run)
         return runs
+
+    def _hide_more(self, lineup: Lineup) -> bool:
+        """Whether a lane goes on of which nothing is lined up any more: what is there may go before the rest."""
+        for number, priority in lineup.dried if self.flows is None else ():
+            level, reader = lineup.levels.get(priority), self._readers[number]
+            if level is not None and level.lined[number]:
+                continue
+            ahead = any(cursor.lane.priority == priority and cursor.is_ahead for cursor in reader.cursors)
+            if ahead and _room(reader) > 0:
+                return True
+        return False
+
+    def _take_first(self, lineup: Lineup, deadline: int) -> Run | None:
+        """By far the most common where keys are in order: a message that is the first of its key. None: ask further."""
+        for priority in lineup.order:
+            queue = lineup.levels[priority].queues[0]
+            if queue.heap:
+                _, start, partition, _, run = queue.heap[0]
+                keys, reader = run.keys, self._readers[partition]
+                if run.mask != 1 or run.start != start or run.until or reader.parked.get(start) is not run:
+                    return None
+                if keys is None or keys[0] in self.diverted or not self.chains.take_head(keys[0], run):
+                    return None
+                queue.pop()
+                if not run.attempt:
+                    self._drawn[partition, priority] -= 1
+                return reader.take_parked(run, 1, deadline)
+        return None
 
     def _pick(self, lineup: Lineup, now: int) -> tuple[Queue | None, int]:
         """From where the next messages come, and how many at most."""
@@ -328,7 +379,7 @@ class Turns:
 
     def _hand_out(self, lineup: Lineup, queue: Queue, most: int, deadline: int, now: int) -> Run:
         """Lease the first run of a queue, or as much of it as may go."""
-        run = heappop(queue.heap)[4]
+        run = queue.pop()
         keys = run.keys
         chained = self.ordered and keys is not None and keys[0] != 0
         if self.flows is not None:
@@ -378,6 +429,11 @@ class Turns:
         if keys is None or not keys[0] or not self.ordered:
             return True
         return self.chains.is_head(keys[0], run) and keys[0] not in self.diverted
+
+
+def _room(reader: Reader) -> int:
+    """How many messages more of a partition may be looked at now; each may be a run of its own."""
+    return min(LOOK_AHEAD_MAX - reader.ready_back - reader.waiting, LOOK_AHEAD_RUNS_MAX - len(reader.parked))
 
 
 def _before(bits: int, run: Run, queue: Queue) -> int:

@@ -6,7 +6,7 @@ which stores the virtual shards are mapped to, nor how keyless messages are spre
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -19,6 +19,7 @@ VIRTUAL_SHARDS = 1024
 
 _BASIS = 0x811C9DC5
 _PRIME = 0x01000193
+_KEY_HASHES_MAX = 65_536
 _PRIME_U32 = np.uint32(_PRIME)
 _FEW = 8  # so few keys that are this long: a numpy step for each byte costs more than finishing them one by one
 
@@ -33,10 +34,28 @@ def virtual_shard(namespace: str, topic: str) -> int:
     return fnv1a_32(f"{namespace}:{origin(topic)}".encode()) % VIRTUAL_SHARDS
 
 
-@lru_cache(maxsize=65_536)
+class _KeyHashes(dict[bytes, int]):
+    """Of keys that were seen of late. Not `lru_cache`: to keep that one in order takes as long as the hash does."""
+
+    def __missing__(self, key: bytes) -> int:
+        if len(self) >= _KEY_HASHES_MAX:
+            self.clear()
+        made = self[key] = int.from_bytes(blake2b(key, digest_size=8).digest(), "little") or 1
+        return made
+
+
+_KEY_HASHES = _KeyHashes()
+
+
 def key_hash(key: bytes) -> int:
     """64 bits that stand for a key where messages take turns; never 0, which stands for none."""
-    return int.from_bytes(blake2b(key, digest_size=8).digest(), "little") or 1
+    return _KEY_HASHES[key]
+
+
+def key_hashes(keys: Iterable[bytes | None]) -> list[int]:
+    """The same of many; 0 for those that are none."""
+    known = _KEY_HASHES
+    return [0 if key is None else known[key] for key in keys]
 
 
 def partition_of(key: bytes, partitions: int) -> int:

@@ -5,7 +5,7 @@ Keys travel as hashes. It reads and tells; what follows from a key is the heart'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 
 import numpy as np
@@ -18,13 +18,26 @@ from mqueue.heart.state import State, Waiting
 from mqueue.heart.turns import Turns
 from mqueue.log.base import Log
 from mqueue.model.errors import Corrupt
-from mqueue.policy.routing import key_hash
+from mqueue.policy.routing import key_hash, key_hashes
 from mqueue.wire.frame import Frame
 
 Keys = tuple[int, int]
 """Hashes of a message's key and of its fairness key; 0: it has none."""
 NONE: Keys = (0, 0)
 _MANY_BITS = 32
+
+
+def draw(state: State, log: Log, group: Group, limit: int, now: int, only: tuple[int, ...] | None) -> bool:
+    """Let it be known what a lease of `limit` could be made of, and its keys; whether there is more than before."""
+    turns = group.turns
+    assert turns is not None, "messages take turns"
+    drew, more = False, True
+    while more:
+        more = turns.draw(limit, only)
+        drew = drew or more
+        if turns.unknown or not turns.learned:
+            learn(state, log, group, turns, now)
+    return drew
 
 
 def learn(state: State, log: Log, group: Group, turns: Turns, now: int) -> None:
@@ -39,14 +52,13 @@ def learn(state: State, log: Log, group: Group, turns: Turns, now: int) -> None:
             told = keys_of(log, group.topic, run)
             pieces = reader.sort(run, told)
             unknown.pop()
+            if not run.until:
+                turns.told([run, *pieces])
+                continue
             for piece in (run, *pieces):
-                if piece.until:
-                    turns.hold(piece, piece.count)
-                else:
-                    turns.offer(piece)
+                turns.hold(piece, piece.count)
             for piece in pieces:
-                if piece.until:
-                    state.timers.set(piece.until, Waiting(group, piece))
+                state.timers.set(piece.until, Waiting(group, piece))
         else:
             unknown.pop()
 
@@ -72,9 +84,10 @@ def keys_of(log: Log, topic: int, run: Run) -> list[tuple[int, Keys]]:
     found: dict[Keys, int] = {}
     for frame, start, stop in _pieces(log, topic, run):
         shift = start - run.start
-        told = [((1 << stop - start) - 1, NONE)] if frame is None else _in_frame(frame, start, stop)
-        for bits, keys in told:
-            found[keys] = found.get(keys, 0) | bits << shift
+        if frame is None:
+            found[NONE] = found.get(NONE, 0) | (1 << stop - start) - 1 << shift
+        else:
+            _find(found, frame, start, stop, shift)
     return [(bits, keys) for keys, bits in found.items()]
 
 
@@ -107,37 +120,36 @@ def _pieces(log: Log, topic: int, run: Run) -> Iterator[tuple[Frame | None, int,
             start = end
 
 
-def _in_frame(frame: Frame, start: int, stop: int) -> list[tuple[int, Keys]]:
-    """(bits from `start` on, keys) of some rows of a frame."""
+def _find(found: dict[Keys, int], frame: Frame, start: int, stop: int, shift: int) -> None:
+    """Which keys some rows of a frame have; the bit of the first row is `shift`."""
     first, last = start - frame.base, stop - frame.base
     if not frame.uses("key") and not frame.uses("fairness_key"):
-        return [((1 << last - first) - 1, NONE)]
-    if frame.is_unpacked or last - first < _MANY_BITS:
+        found[NONE] = found.get(NONE, 0) | (1 << last - first) - 1 << shift
+    elif frame.is_unpacked or last - first < _MANY_BITS:
         rows = frame.rows
-        keys = repeat(0, last - first) if rows.key is None else _hashes(rows.key[first:last])
-        shares = repeat(0, last - first) if rows.fairness_key is None else _hashes(rows.fairness_key[first:last])
-        return _in_lists(zip(keys, shares, strict=True))
-    batch = frame.batch
+        keys = repeat(0, last - first) if rows.key is None else key_hashes(rows.key[first:last])
+        shares = repeat(0, last - first) if rows.fairness_key is None else _of_texts(rows.fairness_key[first:last])
+        bit = 1 << shift
+        for both in zip(keys, shares, strict=True):
+            found[both] = found[both] | bit if both in found else bit
+            bit <<= 1
+    else:
+        for both, bits in _in_batch(frame.batch, first, last):
+            found[both] = found.get(both, 0) | bits << shift
+
+
+def _in_batch(batch: pa.RecordBatch, first: int, last: int) -> Iterator[tuple[Keys, int]]:
     names = batch.schema.names
     none = np.zeros(last - first, np.int64), [0]
     key, key_hashes = _coded(batch.column("key"), first, last) if "key" in names else none
     share, share_hashes = _coded(batch.column("fairness_key"), first, last) if "fairness_key" in names else none
     width = len(share_hashes)
-    both = _masks(key * width + share)
-    return [(bits, (key_hashes[code // width], share_hashes[code % width])) for code, bits in both]
+    for code, bits in _masks(key * width + share):
+        yield (key_hashes[code // width], share_hashes[code % width]), bits
 
 
-def _in_lists(rows: Iterable[Keys]) -> list[tuple[int, Keys]]:
-    found: dict[Keys, int] = {}
-    bit = 1
-    for keys in rows:
-        found[keys] = found[keys] | bit if keys in found else bit
-        bit <<= 1
-    return [(bits, keys) for keys, bits in found.items()]
-
-
-def _hashes(values: Sequence[bytes | str | None]) -> list[int]:
-    return [0 if v is None else key_hash(v) if isinstance(v, bytes) else key_hash(v.encode()) for v in values]
+def _of_texts(values: Sequence[str | None]) -> list[int]:
+    return key_hashes(None if value is None else value.encode() for value in values)
 
 
 def _coded(column: pa.Array, first: int, last: int) -> tuple[NDArray[np.int64], list[int]]:

@@ -31,7 +31,7 @@ from mqueue.model.settings import Settings
 from mqueue.policy.routing import partition_of
 from mqueue.store import bury
 from mqueue.store.changes import check_change
-from mqueue.store.keys import learn
+from mqueue.store.keys import draw, learn
 from mqueue.store.place import Known, check_priorities, check_priority, place, receipts, recognise
 from mqueue.store.tokens import Tokens
 from mqueue.store.visits import Visits
@@ -425,12 +425,13 @@ class Store:
     ) -> Lease | None:
         """The same where messages take turns: what could be next is drawn and its keys are told before."""
         token = self.tokens.take()
-        lease, more = None, False
-        while lease is None and limit > 0 and (turns.draw(limit, more, only) or not more):
-            if turns.unknown or not turns.learned:
-                learn(self.state, self.log, group, turns, now)
+        lease, asked = None, False
+        while lease is None and limit > 0:
+            drew = draw(self.state, self.log, group, limit, now, only)
+            if asked and not drew and not turns.hidden:
+                break
             lease = self.heart.lease(group, limit, deadline, consumer, token, now, only)
-            more = True
+            asked = True
         if self.heart.fallen:
             self.commit(now)
         return lease
