@@ -41,6 +41,9 @@ def following(cron: str, tz: str, at: str, count: int) -> list[str]:
         ("0 12 * jan,jul mon-wed/2", "UTC", "2026-01-06", ["2026-01-07T12:00", "2026-01-12T12:00"]),
         ("@weekly", "UTC", "2026-01-01", ["2026-01-04T00:00", "2026-01-11T00:00"]),
         ("0 0 * * 7", "UTC", "2026-01-01", ["2026-01-04T00:00"]),
+        ("0 0 * * fri-sun", "UTC", "2026-01-01", ["2026-01-02T00:00", "2026-01-03T00:00", "2026-01-04T00:00"]),
+        ("0 0 * * 6-0", "UTC", "2026-01-01", ["2026-01-03T00:00", "2026-01-04T00:00", "2026-01-10T00:00"]),
+        ("0 0 * * sun-sun", "UTC", "2026-01-01", ["2026-01-04T00:00", "2026-01-11T00:00"]),
     ],
 )
 def test_what_comes_next(cron: str, tz: str, at: str, expected: list[str]) -> None:
@@ -95,7 +98,16 @@ def test_periods_count_from_their_beginning() -> None:
 
 BAD = (
     *("", "* * * *", "* * * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8"),
-    *("5-1 * * * *", "*/0 * * * *", "*/x * * * *", "1,,2 * * * *", "a * * * *", "0 0 30 2 *", "0 0 31 4,6 *"),
+    *(
+        "5-1 * * * *",
+        "0 0 * * fri-mon",
+        "*/0 * * * *",
+        "*/x * * * *",
+        "1,,2 * * * *",
+        "a * * * *",
+        "0 0 30 2 *",
+        "0 0 31 4,6 *",
+    ),
     *("@often", "- * * * *", "¼ * * * *", "-1 * * * *", "1-2-3 * * * *", "* * * * ?", "x" * 300, 5, None),
 )
 
@@ -107,7 +119,9 @@ def test_bad_expressions_say_what_is_wrong(cron: object) -> None:
     assert caught.value.code == "bad_cron"
 
 
-@pytest.mark.parametrize("name", ["Mars/Olympus", "", "..", "../UTC", "/etc/passwd", "Europe", "\0", "x" * 99, None, 1])
+@pytest.mark.parametrize(
+    "name", ["Mars/Olympus", "", "..", "../UTC", "/etc/passwd", "Europe", "localtime", "\0", "x" * 99, None, 1]
+)
 def test_bad_zones(name: object) -> None:
     with pytest.raises(BadTime) as caught:
         zone(name)

@@ -27,6 +27,8 @@ _SECOND = timedelta(seconds=1)
 _DAYS_MAX = 9 * 366
 """From one 29th of February to the next it is eight years at most."""
 _ZONE_MAX = 64
+_ZONES_NOT = ("localtime", "posixrules")
+"""Files of the database that are no zones: each machine has others there."""
 
 
 class Calendar(Struct, frozen=True):
@@ -100,7 +102,7 @@ def parsed(cron: str) -> Cron:
 def zone(name: Any) -> tzinfo:
     """A time zone of the IANA database, as this machine or the package tzdata has it."""
     try:
-        if not isinstance(name, str) or not 0 < len(name) <= _ZONE_MAX:
+        if not isinstance(name, str) or not 0 < len(name) <= _ZONE_MAX or name in _ZONES_NOT:
             raise ValueError
         return UTC if name == "UTC" else ZoneInfo(name)
     except (ValueError, LookupError, OSError) as error:  # not found; no such key; a folder

@@ -123,6 +123,8 @@ def _item(field: Field, item: str, cron: str) -> range:
     first, dash, last = span.partition("-")
     low = field.number(first, cron)
     high = field.number(last, cron) if dash else field.high if slash else low
+    if field.names is _DAYS and dash and low and not high:
+        high = 7  # a week that is said to end with Sunday does
     if high < low:
         raise _bad(cron, f"{field.name} {span!r:.40} ends before it begins; give it as two")
     return range(low, high + 1, step)
