@@ -10,7 +10,9 @@ import pytest
 
 import mqueue
 from mqueue.config import Cluster, Config, Metrics, Secret
+from mqueue.testing import ManualClock
 from mqueue.testing.server import RunningServer
+from tests.cluster.alone import Alone
 
 DEPTH_MAX = 5
 PUBLISHERS = 32
@@ -40,3 +42,16 @@ def test_many_at_once_do_not_overshoot(database: str, overflow: Literal["refuse"
             assert second.stats(topic).depth == DEPTH_MAX
             assert told["done"] == (DEPTH_MAX if overflow == "refuse" else 4 * PUBLISHERS)
             assert len(second.receive(topic, limit=100)) == DEPTH_MAX
+
+
+def test_who_takes_over_lets_go_of_what_is_too_much(database: str) -> None:
+    """Whoever delivered before was to, and was gone before it was durable."""
+    node = Alone(database, ManualClock())
+    try:
+        node.ask(lambda mouth, owner: mouth.publish_many("t", [str(number) for number in range(2 * DEPTH_MAX)]))
+        node.ask(lambda mouth, owner: owner.configure("t", max_depth=DEPTH_MAX, overflow="drop_oldest"))
+        node.again()
+        left = node.ask(lambda mouth, owner: owner.receive("t", limit=100))
+        assert [message.text() for message in left] == [str(DEPTH_MAX + number) for number in range(DEPTH_MAX)]
+    finally:
+        node.close()

@@ -230,6 +230,57 @@ def test_what_a_mover_has_seen_before_another_took_over_does_not_count(servers, 
     assert contents(target.link) == expected
 
 
+def test_a_mover_that_stood_still_writes_nothing_more(servers, monkeypatch) -> None:
+    """It stands still when it is about to say which topics there are. Its line to the source is gone by then, that to
+    the target is not; others have undone what it began, and begun anew."""
+    source, target = servers()
+    shard = Shard(servers()[0].link)
+    take = moving.take_topics
+
+    def stands_still(link: Link, vshard: int, topics: Sequence[moving.Topic]) -> None:
+        monkeypatch.setattr(moving, "take_topics", take)
+        source.link.close()
+        new_topic(shard.link, "made meanwhile", VSHARD)
+        assert Mover(*servers()).undo() == [VSHARD]
+        with pytest.raises(Died):
+            list(Mover(*servers(), told=dies_at("copied")).move([VSHARD]))
+        take(link, vshard, topics)
+
+    monkeypatch.setattr(moving, "take_topics", stands_still)
+    with pytest.raises(Unavailable) as lost:
+        list(Mover(source, target).move([VSHARD]))
+    assert lost.value.code == "mover_lost"
+    assert "made meanwhile" in {topic.name for topic in moving.topics(target.link, VSHARD)}
+    expected = contents(shard.link)
+    list(Mover(*servers()).go_on())
+    assert contents(target.link) == expected
+
+
+def test_who_was_followed_while_he_took_the_locks_does_nothing(servers, monkeypatch) -> None:
+    """It stands still between the two: another has both by then, and loses that of the target to it."""
+    source, target = servers()
+    shard = Shard(servers()[0].link)
+    succeed = moving.succeed
+    others = Mover(*servers()).move([0, VSHARD])
+
+    def stands_still(link: Link, place: int) -> bool:
+        monkeypatch.setattr(moving, "succeed", succeed)
+        source.link.close()
+        assert next(others).vshards == (0,)
+        return succeed(link, place)
+
+    monkeypatch.setattr(moving, "succeed", stands_still)
+    with pytest.raises(Unavailable) as lost:
+        list(Mover(source, target).move([2]))
+    assert lost.value.code == "mover_lost"
+    with pytest.raises(Unavailable) as ended:
+        list(others)
+    assert ended.value.code == "mover_lost"
+    expected = contents(shard.link)
+    assert [done.vshards for done in Mover(*servers()).move([2, VSHARD])] == [(2,), (VSHARD,)]
+    assert contents(target.link) == expected
+
+
 def test_what_left_again_is_not_released_by_who_moved_it_before(servers) -> None:
     """It stands still when it is done but for that. What lies at the source is needed by then."""
     shard = Shard(servers(3)[0].link)
@@ -245,7 +296,9 @@ def test_what_left_again_is_not_released_by_who_moved_it_before(servers) -> None
             with pytest.raises(Died):
                 list(Mover(servers()[0], servers(3)[2], told=dies_at("left")).move([VSHARD]))
 
-    list(Mover(first, second, told=told).move([VSHARD]))
+    with pytest.raises(Unavailable) as lost:
+        list(Mover(first, second, told=told).move([VSHARD]))
+    assert lost.value.code == "mover_lost"
     assert {row.vshard: row.remains for row in moving.rows(first.link)}[VSHARD] == "needed"
     list(Mover(servers()[0], servers(3)[2]).go_on())
     assert contents(third.link) == expected
@@ -329,7 +382,7 @@ def test_a_mover_whose_line_broke_does_not_go_on(servers) -> None:
 
     def told(vshards: Sequence[int], step: str) -> None:
         if step == "copied":
-            source.link.close()  # the next call connects again, without the lock
+            source.link.close()
 
     with pytest.raises(Unavailable) as lost:
         list(Mover(source, target, told=told).move([VSHARD]))

@@ -9,10 +9,10 @@ import pytest
 
 from mqueue.log.postgres.journal import Entry, commit
 from mqueue.log.postgres.link import Link
-from mqueue.log.postgres.owning import beat, disown, leave_session, own, owners, unowned
+from mqueue.log.postgres.owning import GREETING, beat, disown, leave_session, own, owners, owns, unowned
 from mqueue.log.postgres.problems import Fenced
 from mqueue.policy.routing import VIRTUAL_SHARDS
-from tests.postgres.shards import LONG_MS, NOON_MS, end_session, owner_of, together, wait_until
+from tests.postgres.shards import LONG_MS, NOON_MS, end_session, new_topic, owner_of, together, wait_until
 
 
 def test_at_first_nobody_owns_anything(link: Link) -> None:
@@ -90,3 +90,30 @@ def test_sessions_that_ended_long_ago_are_forgotten(link: Link) -> None:
     link.call("update mqueue.sessions set until = clock_timestamp() - interval '25 hours' where owner = %b", (owner,))
     owner_of(link, 3)
     assert link.call("select count(*) from mqueue.sessions") == [(1,)]
+
+
+def test_on_another_timeline_nobody_owns_anything(shard: str, links: Callable[[], Link]) -> None:
+    """Whoever comes first says so, before anybody can do something there; it happens once."""
+    link = links()
+    link.call(GREETING)
+    owner, epochs = owner_of(link, 3, 4)
+    topic = new_topic(link, "before", 3)
+    link.call("update mqueue.meta set value = '0' where key = 'timeline'")  # as a standby knows it that was promoted
+    newcomers = [Link(shard, f"greets{number}", greeting=GREETING) for number in range(4)]
+    together([newcomer.reach for newcomer in newcomers])
+    assert not owns(link, owner, 3, epochs[3])
+    assert not beat(link, owner, 1, "a", LONG_MS)
+    assert owner_of(newcomers[0], 3, 4, 5)[1] == {3: epochs[3] + 2, 4: epochs[4] + 2, 5: 1}
+    assert new_topic(link, "after", 3) > topic + 1024
+    for newcomer in newcomers:
+        newcomer.close()
+
+
+def test_on_the_same_timeline_a_greeting_changes_nothing(shard: str, link: Link) -> None:
+    owner, epochs = owner_of(link, 3)
+    for _ in range(2):
+        newcomer = Link(shard, "greets", greeting=GREETING)
+        newcomer.reach()
+        newcomer.close()
+    assert owns(link, owner, 3, epochs[3])
+    assert beat(link, owner, 1, "a", LONG_MS)

@@ -117,13 +117,13 @@ class Estate:
         self._manual = plan.clock
         self._shard_clock = ShardClock()
         self.clock: Clock = plan.clock or self._shard_clock
-        self.reader = SharedLink(dsn, f"{name}:read", seen)
-        self._scout = SharedLink(dsn, f"{name}:scout", seen)
+        hello = owning.GREETING
+        self.reader, self._scout = (SharedLink(dsn, f"{name}:{what}", seen, hello) for what in ("read", "scout"))
         beat = living.beat_name(name, migrate.latest(), plan.seat.address)
-        self._pulse = Link(dsn, beat, plan.seat.session_ms, seen=seen)  # one that takes longer is of no use
-        self._commits = Link(dsn, f"{name}:commit", seen=seen)
-        self._appends = Link(dsn, f"{name}:append", seen=seen)
-        self._flushes = Link(dsn, f"{name}:flush", seen=seen)
+        self._pulse = Link(dsn, beat, plan.seat.session_ms, seen=seen, greeting=hello)  # a slower one is of no use
+        self._commits, self._appends, self._flushes = (
+            Link(dsn, f"{name}:{what}", seen=seen, greeting=hello) for what in ("commit", "append", "flush")
+        )
         self.annex = plan.outpost.annex(name)
         self._cache = Cache(_CACHE_BYTES, self.annex)
         self._homes: dict[int, int] = {}
@@ -415,6 +415,7 @@ class Estate:
         holding.engine.start()
         self.holdings[vshard] = holding
         await self._arriving.catch_up(holding)
+        holding.curb()
         self.meters.takeovers += 1
         self.meters.takeover_seconds += time.monotonic() - begun
         return holding

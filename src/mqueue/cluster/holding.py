@@ -14,6 +14,7 @@ from mqueue.broker.views import Views
 from mqueue.cluster.gate import ShardGate
 from mqueue.cluster.problems import doubtful
 from mqueue.heart.checkpoint import checkpoint
+from mqueue.heart.topic import Topic
 from mqueue.log.postgres.appends import Appended, Sheet
 from mqueue.log.postgres.batch import Arrival, Batch, Promise, blocks_of
 from mqueue.log.postgres.journal import Entry
@@ -147,13 +148,24 @@ class Holding:
             return
         with self.gate.inside:
             for topic in self.store.take_in(arrivals):
-                if topic.settings.max_depth is not None and self.lost is None and not self.leaving:
-                    self.store.shed(topic, 0, self.engine.clock.now())
+                self._shed(topic)
                 self.engine.wake(topic)
         if any(arrival.base >= self.log.next(arrival.topic, arrival.partition) for arrival in arrivals):
             self.missed += 1
         if self.log.batch:
             self._ask(self)
+
+    def curb(self) -> None:
+        """Let go of what topics may not hold. Whoever delivered before may have been gone before that was durable."""
+        with self.gate.inside:
+            for topic in self.store.state.topics.values():
+                self._shed(topic)
+        if self.log.batch:
+            self._ask(self)
+
+    def _shed(self, topic: Topic) -> None:
+        if topic.settings.max_depth is not None and self.lost is None and not self.leaving:
+            self.store.shed(topic, 0, self.engine.clock.now())
 
     def point(self) -> tuple[int, bytes]:
         """A checkpoint, and the row of the journal that it comes after. Nothing may be handed in and not cut."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from typing import LiteralString
 from uuid import uuid4
 
 from msgspec import Struct
 
 from mqueue.log.postgres import owning
+from mqueue.log.postgres.link import Link
+from mqueue.model.errors import ShardDown
 from mqueue.policy.routing import virtual_shard
 from tests.cluster.faults import dropping, networks
 from tests.cluster.faults.history import now
@@ -20,6 +23,8 @@ STOP_SECONDS = 8.0
 AWAY_SECONDS = 2.0
 STORM = 6
 """So many things happen in one."""
+_TRIES = 5
+_COMMITS: LiteralString = "select pid from pg_stat_activity where application_name like 'mqueue:%%:commit'"
 
 
 class Fault(Struct, frozen=True):
@@ -124,20 +129,30 @@ def hold_commits(scene: Scene) -> Disturbance:
     number = scene.rng.randrange(len(scene.stage.databases))
     topics = scene.on(number)
     link = scene.stage.link(number)
-    names = "select pid from pg_stat_activity where application_name like 'mqueue:%%:commit'"
-    since = now()
-    held = [int(pid) for (pid,) in link.call(names)]
+    for _ in range(_TRIES):
+        since = now()
+        if _held_while_sessions_end(scene, link):
+            scene.wait_back(topics, since)
+            return Disturbance(since, now(), topics)
+        scene.wait_back(topics, since)
+    raise TimeoutError("the server stood still whenever its commits did")
+
+
+def _held_while_sessions_end(scene: Scene, link: Link) -> bool:
+    """Whether the server went on meanwhile: a process may be stopped while it has something that all others need."""
+    held = [int(pid) for (pid,) in link.call(_COMMITS)]
     for pid in held:
         os.kill(pid, signal.SIGSTOP)
     try:
         scene.wait(1.0)
         link.call("update mqueue.sessions set until = clock_timestamp() where until > clock_timestamp()")
         scene.wait(AWAY_SECONDS + 1)
+    except ShardDown:
+        return False
     finally:
         for pid in held:
             os.kill(pid, signal.SIGCONT)
-    scene.wait_back(topics, since)
-    return Disturbance(since, now(), topics)
+    return True
 
 
 def hand_over(scene: Scene) -> Disturbance:

@@ -8,7 +8,7 @@ stopped. The rest (topics, floors, what is kept below them) is small, and ends a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -44,20 +44,16 @@ class Copied(Struct):
 
 
 class Copier:
-    """Of one virtual shard. `check` is called before anything is written while it is live, and raises if we are not to
-    go on; what is written later the target refuses by itself. `rate`: at most so many bytes a second, while it is live.
+    """Of one virtual shard. `rate`: at most so many bytes a second, while it is live.
 
     What the target has is remembered: nobody else writes there. Each question that is saved makes the pause shorter.
     """
 
-    def __init__(
-        self, source: Link, target: Link, vshard: int, copied: Copied, check: Callable[[], None], rate: float = 0.0
-    ) -> None:
+    def __init__(self, source: Link, target: Link, vshard: int, copied: Copied, rate: float = 0.0) -> None:
         self._source = source
         self._target = target
         self._vshard = vshard
         self._copied = copied
-        self._check = check
         self._rate = rate
         self._there: _There | None = None
         self._keys_since = 0
@@ -75,7 +71,7 @@ class Copier:
 
     def rest(self) -> None:
         """When nothing is added at the source any more: all that is missing, and nothing else."""
-        self._rate, self._check = 0.0, _nothing
+        self._rate = 0.0
         self._keys_since = max(0, self._keys_since - _WAIT_MS)
         topics, floors, kept = self._round()
         late = moving.late(self._source, topics)
@@ -83,12 +79,10 @@ class Copier:
 
     def _round(self) -> tuple[list[int], list[tuple[int, ...]], list[tuple[int, int, int]]]:
         """The topics that it has, their floors, and what is kept below them."""
-        self._check()
         found = moving.topics(self._source, self._vshard)
         topics = [topic.id for topic in found]
         there = self._there = self._there or _There(self._target, self._vshard, topics)
         if found != there.topics:
-            self._check()  # what is not among them goes there
             moving.take_topics(self._target, self._vshard, found)
             there.topics = found
         floors = moving.floors(self._source, topics)
@@ -122,7 +116,6 @@ class Copier:
         return list(here)
 
     def _take(self, frames: Sequence[moving.Frame], *, kept: bool) -> None:
-        self._check()
         moving.take_frames(self._target, self._vshard, frames, kept=kept)
         self._copied.frames += len(frames)
         self._paced(sum(len(frame[7]) + len(frame[8]) for frame in frames))
@@ -134,7 +127,6 @@ class Copier:
                 for number, entry in enumerate(entries, 1)
                 for block in blocks_of(events_as_bytes.decode(entry[4]))
             ]
-            self._check()
             moving.take_journal(self._target, self._vshard, entries, blocks)
             there.row = entries[-1][0]
             size = sum(len(entry[4]) for entry in entries)
@@ -148,7 +140,6 @@ class Copier:
         for seq, at in sorted(here.items()):
             found = None if there.points.get(seq) == at else moving.point(self._source, self._vshard, seq)
             if found is not None:
-                self._check()
                 moving.take_point(self._target, self._vshard, seq, *found, sorted(here))
                 there.points[seq] = found[0]
                 self._copied.rows += 1
@@ -157,7 +148,6 @@ class Copier:
     def _keys(self, topic: int) -> None:
         since, after = self._keys_since, b""
         while keys := moving.keys(self._source, topic, since, after, CHUNK_ROWS):
-            self._check()
             moving.take_keys(self._target, self._vshard, keys)
             since, after = keys[-1][6], keys[-1][7]
             self._copied.rows += len(keys)
@@ -169,7 +159,6 @@ class Copier:
         found = moving.transactions(self._source, self._vshard)
         missing = [one for one in found if one not in there.transactions]
         for start in range(0, len(missing), CHUNK_ROWS):
-            self._check()
             moving.take_transactions(self._target, self._vshard, missing[start : start + CHUNK_ROWS])
         there.transactions.update(missing)
 
@@ -189,10 +178,6 @@ class _There:
         self.row = moving.last_row(link, vshard)
         self.points = moving.points(link, vshard)
         self.transactions: set[tuple[str, str, int, int]] = set()
-
-
-def _nothing() -> None:
-    """Nothing is in the way."""
 
 
 def chunks(places: Sequence[Place]) -> Iterator[list[Place]]:

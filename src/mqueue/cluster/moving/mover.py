@@ -9,7 +9,9 @@
 
 Each step may be done twice. A mover that dies before `leave` has changed nothing that anybody sees: another one may go
 on or undo it. After `leave` anybody may bring it to its end, and the nodes do. One mover at a time moves things away
-from a server: it holds a lock there for as long as its connection lasts, so who has died is known.
+from a server: it holds a lock there for as long as its connection lasts, so who has died is known. At the target it
+holds one as well, and whoever comes after it ends the connection that has it: a mover that stood still for long does
+nothing more, at neither of them.
 
 Nothing is asked of nodes: a statement that comes too late is refused, and whoever made it looks where to go.
 """
@@ -27,7 +29,7 @@ from mqueue.cluster.moving.copying import Copied, Copier
 from mqueue.log.postgres import living, moving, owning
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.moving import Left, Row
-from mqueue.log.postgres.problems import Moved, TopicTaken
+from mqueue.log.postgres.problems import Broken, Moved, TopicTaken
 from mqueue.model.errors import Conflict, Refused, Unavailable
 
 _KNOWS_MOVES = 7
@@ -159,7 +161,6 @@ class Mover:
         with _refusals(vshard, self._target):
             copier.live()
         self._step([vshard], "copied")
-        self._check()
         begun = time.monotonic()
         left = moving.leave(self._source.link, [vshard], self._target.place)
         if not left:
@@ -179,7 +180,6 @@ class Mover:
         with _refusals(left.vshard, self._target):
             copier.rest()
         self._step([left.vshard], "rested")
-        self._check()
         if not moving.activate(self._target.link, [left]):
             raise Conflict(
                 f"virtual shard {left.vshard} was not expected at server {self._target.place} any more",
@@ -206,7 +206,7 @@ class Mover:
             )
 
     def _copier(self, vshard: int, copied: Copied) -> Copier:
-        return Copier(self._source.link, self._target.link, vshard, copied, self._check, self._rate)
+        return Copier(self._source.link, self._target.link, vshard, copied, self._rate)
 
     def _begun(self) -> Map:
         """As these two see it."""
@@ -233,22 +233,29 @@ class Mover:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
+        try:
+            with self._source.link.held(), self._target.link.held():
+                self._lock()
+                yield
+        except Broken as problem:
+            raise Unavailable(
+                f"{problem.message}: somebody else may be moving the virtual shards of server {self._source.place} by"
+                " now; go on with --resume",
+                code="mover_lost",
+            ) from None
+
+    def _lock(self) -> None:
         if not moving.lock(self._source.link):
             raise Unavailable(
                 f"somebody is moving virtual shards away from server {self._source.place} now", code="mover_busy"
             )
-        try:
-            yield
-        finally:
-            self._source.link.close()  # and the lock is gone, whatever state the line is in
-
-    def _check(self) -> None:
-        if not moving.holds_lock(self._source.link):
+        if not moving.succeed(self._target.link, self._source.place):
             raise Unavailable(
-                f"the line to server {self._source.place} broke: somebody else may be moving its virtual shards by now;"
-                " go on with --resume",
-                code="mover_lost",
+                f"whoever moved virtual shards to server {self._target.place} is still connected there",
+                code="mover_busy",
             )
+        # If somebody has followed us at the source by now, it was his connection that we ended: then this fails.
+        moving.lock(self._source.link)
 
 
 def clear(link: Link, vshard: int) -> None:

@@ -17,8 +17,8 @@ import re
 import select
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
@@ -30,6 +30,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from mqueue.log.postgres.arrays import Blobs, BlobsDumper, Longs, LongsDumper
 from mqueue.log.postgres.pooler import check_pooler
 from mqueue.log.postgres.problems import (
+    Broken,
     Outdated,
     Standby,
     Stranger,
@@ -94,7 +95,7 @@ END_BACKEND: LiteralString = (
 
 class Link:
     """`dsn`: as libpq takes it, a URL or key=value. `name`: who we are, to be seen in pg_stat_activity. `seen`: shared
-    by all links to one shard."""
+    by all links to one shard. `greeting`: a statement that comes first on every connection."""
 
     def __init__(
         self,
@@ -103,12 +104,14 @@ class Link:
         timeout_ms: int = 10_000,
         *,
         seen: Seen | None = None,
+        greeting: LiteralString = "",
         monotonic: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._given = _parsed(dsn)
         self._places = _places(self._given)
         self.seen = seen or Seen()
+        self._greeting: LiteralString = greeting
         self.server = _named(self._given)
         """Host, port and database: what messages call it."""
         self.name = name
@@ -135,6 +138,8 @@ class Link:
     _backend: Backend | None = None
     _left: Backend | None = None
     """One that we gave up while it was working for us."""
+    _held = False
+    """Whether calls go over this connection or none."""
 
     def reach(self) -> Backend:
         """Connect, unless we are; to whom."""
@@ -162,6 +167,18 @@ class Link:
         finally:
             connection.patience = patience
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """All calls in here go over one connection: once that is gone they raise Broken. So whatever its session locks
+        is ours for as long as they are answered. Closed at the end, whatever state it is in."""
+        self.reach()
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+            self.close()
+
     def close(self) -> None:
         """Nothing breaks if it is closed twice; a call after that connects again."""
         connection, self._connection = self._connection, None
@@ -176,6 +193,8 @@ class Link:
         return self._connect()
 
     def _connect(self) -> _Connection:
+        if self._held:
+            raise Broken(f"the connection to PostgreSQL at {self.server} broke", applied=False)
         left = self._rests_until - self._monotonic()
         if left > 0 and self._generation == self.seen.generation:
             raise again(self._refusal, left)
@@ -256,6 +275,8 @@ class Link:
             self._prepare(connection)
             check_pooler(connection, lambda: self._another(place), self._name_of(place))
             connection.backend = self._met(connection, place)
+            if self._greeting:
+                connection.execute(self._greeting)
         except BaseException:
             connection.close()
             raise
@@ -355,8 +376,8 @@ class Link:
 class SharedLink(Link):
     """One that several threads may use, one at a time."""
 
-    def __init__(self, dsn: str, name: str, seen: Seen | None = None) -> None:
-        super().__init__(dsn, name, seen=seen)
+    def __init__(self, dsn: str, name: str, seen: Seen | None = None, greeting: LiteralString = "") -> None:
+        super().__init__(dsn, name, seen=seen, greeting=greeting)
         self._turn = threading.Lock()
 
     def call(self, sql: LiteralString, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

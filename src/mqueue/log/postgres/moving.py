@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
-from typing import Any
+from typing import Any, LiteralString
 
 from msgspec import Struct
 
@@ -18,6 +18,8 @@ from mqueue.log.postgres.days import dated
 from mqueue.log.postgres.link import Link
 
 _EPOCH = date(1970, 1, 1)
+_END_MS = 5_000
+"""So long the end of another's connection is waited for."""
 
 
 class Row(Struct, frozen=True):
@@ -74,18 +76,20 @@ def lock(link: Link) -> bool:
     return bool(link.call("select pg_try_advisory_lock(-7, 0)")[0][0])
 
 
-def unlock(link: Link) -> None:
-    link.call("select pg_advisory_unlock(-7, 0)")
-
-
-def holds_lock(link: Link) -> bool:
-    """Whether this connection is the one that took the lock."""
-    rows = link.call(
-        "select 1 from pg_locks where locktype = 'advisory' and pid = pg_backend_pid() and database = "
+def succeed(link: Link, source: int) -> bool:
+    """Be the one who brings something from a source to this server, for as long as this connection lasts. For whoever
+    has the lock of the source: the connection of one who had it before is ended first, and with it what he may still
+    be about to write. Whether that went well."""
+    taken: LiteralString = "select pg_try_advisory_lock(-8, %b::int)"
+    if link.call(taken, (source,))[0][0]:
+        return True
+    link.call(
+        "select pg_terminate_backend(pid, %b) from pg_locks where locktype = 'advisory' and granted and database = "
         "(select oid from pg_database where datname = current_database()) "
-        "and classid = 4294967289::oid and objid = 0 and objsubid = 2 and granted"  # -7, 0
+        "and classid = 4294967288::oid and objid = %b::bigint::oid and objsubid = 2",  # -8, source
+        (_END_MS, source),
     )
-    return bool(rows)
+    return bool(link.call(taken, (source,))[0][0])
 
 
 def is_locked(link: Link) -> bool:

@@ -6,12 +6,17 @@ Everything goes by the server's clock. Does not know what an owner does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import LiteralString
 from uuid import UUID
 
 from msgspec import Struct
 
 from mqueue.log.postgres.arrays import Longs
 from mqueue.log.postgres.link import Link
+
+GREETING: LiteralString = "select mqueue.begin_timeline()"
+"""What a node says first on each connection. A server that was promoted, or restored, may lack what nodes have heard of
+the one before: by this all sessions and epochs of owners are over there, before a statement of theirs can be done."""
 
 
 class Session(Struct, frozen=True):

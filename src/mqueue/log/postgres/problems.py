@@ -82,6 +82,10 @@ class Stranger(ShardDown):
     code = "other_system"
 
 
+class Broken(ShardDown):
+    """The one connection that calls had to go over is gone, and what its session had locked. Nothing was sent."""
+
+
 class Busy(ShardDown):
     """Somebody holds a lock for so long that it was not waited for."""
 
