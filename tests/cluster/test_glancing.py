@@ -13,6 +13,7 @@ from mqueue.testing.server import RunningServer
 from tests.cluster.patience import wait_until
 from tests.integration.asking import Asking
 from tests.integration.test_dashboard import events_of
+from tests.integration.test_metrics import numbers
 
 TOPICS = [f"t{number}" for number in range(12)]
 
@@ -59,6 +60,31 @@ def test_all_nodes_show_the_same(nodes: list[RunningServer]) -> None:
             page = ask("GET", f"/v1/topics/{topic}/browse?group=g&limit=50").json["messages"]
             assert [one["state"] for one in page] == ["ready"] * int(topic[1:]) + ["ready"]
             assert ask("GET", f"/v1/topics/{topic}/priorities").json["priorities"][0]["ready"] == int(topic[1:]) + 1
+
+
+def test_topics_that_nobody_reads_are_counted(nodes: list[RunningServer]) -> None:
+    wait_until(lambda: all(shares(node) == [512, 512] for node in nodes))
+    with mqueue.Client(nodes[0].url) as q:
+        for topic in TOPICS:
+            q.publish(topic, "x")
+    for node in nodes:
+        ask = Asking(node.url)
+        wait_until(lambda ask=ask: ask("GET", "/v1/overview").json["totals"].get("ready") == len(TOPICS))
+    shown = [[row["topic"] for row in Asking(node.url)("GET", "/v1/overview").json["rows"]] for node in nodes]
+    assert [sorted(rows) for rows in shown] == [sorted(TOPICS)] * 2
+
+
+def test_metrics_know_topics_that_nobody_reads(nodes: list[RunningServer]) -> None:
+    wait_until(lambda: all(shares(node) == [512, 512] for node in nodes))
+    with mqueue.Client(nodes[0].url) as q:
+        for topic in TOPICS:
+            q.publish(topic, "x")
+
+    def depths() -> list[float]:
+        found = [numbers(Asking(node.url)) for node in nodes]
+        return [value for one in found for (name, _), value in one.items() if name == "mqueue_topic_depth"]
+
+    wait_until(lambda: depths() == [1.0] * len(TOPICS))
 
 
 def test_the_workbench_works_at_every_node(nodes: list[RunningServer]) -> None:

@@ -198,3 +198,12 @@ def test_nodes_are_shown_as_one() -> None:
     assert [(point.in_per_second, point.ready, point.dead) for point in whole.past] == [(3.0, 8, 1), (1.0, 8, 0)]
     assert [row.topic for row in joined([own, other], Asked(sort="name", skip=1, limit=2), []).rows] == ["y", "z"]
     assert [row.topic for row in joined([own, other], Asked(sort="age"), []).rows] == ["z", "y", "x"]
+
+
+def test_servers_that_no_node_reaches_are_named() -> None:
+    def part(*away: str) -> OverviewOut:
+        return OverviewOut("2026-01-02", 0, SumsOut(), [], away=list(away))
+
+    assert joined([part("shard1", "shard2"), part("shard2")], Asked(), []).away == ["shard2"]
+    assert joined([part("shard1")], Asked(), []).away == ["shard1"]
+    assert joined([part("shard1"), part()], Asked(), []).away == []

@@ -104,7 +104,7 @@ class Membership:
         own, vitals = service.overview, service.vitals
         assert isinstance(own, LocalOverview)
         assert isinstance(vitals, LocalVitals)
-        service.overview = ClusterOverview(own, self._peers)
+        service.overview = ClusterOverview(own, self._node, self._peers)
         service.vitals = ClusterVitals(vitals, self._node, self._peers, self._asking)
 
     def limited(self, per_second: int, burst: int) -> Limit:

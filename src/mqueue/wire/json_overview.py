@@ -65,7 +65,8 @@ class PointOut(Struct, array_like=True):
 
 class OverviewOut(Struct, omit_defaults=True):
     """`topics`: how many there are in all that were asked for; `rows`: the window of them. `past`: oldest first.
-    `missing`: the nodes of a cluster that did not answer."""
+    `missing`: the nodes of a cluster that did not answer. `away`: its servers that no node reaches: their topics are
+    not among the rows."""
 
     at: str
     topics: int
@@ -74,6 +75,7 @@ class OverviewOut(Struct, omit_defaults=True):
     namespaces: list[NamespaceSumsOut] = []
     past: list[PointOut] = []
     missing: list[str] = []
+    away: list[str] = []
 
 
 class OverviewChangeOut(Struct, omit_defaults=True):
@@ -87,3 +89,4 @@ class OverviewChangeOut(Struct, omit_defaults=True):
     order: list[str] | None = None
     namespaces: list[NamespaceSumsOut] = []
     missing: list[str] = []
+    away: list[str] = []

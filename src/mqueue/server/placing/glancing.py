@@ -35,12 +35,15 @@ from mqueue.server.overview.vitals import LocalVitals
 from mqueue.server.overview.window import SPACES_SHOWN_MAX, Asked
 from mqueue.server.placing.asking import Asking
 from mqueue.server.placing.peers import Peers, is_asked_by_peer
+from mqueue.server.placing.waking import waken
 from mqueue.wire.json_cluster import ClusterOut, NodeOut, RedisOut, ShardOut, StandbyOut
 from mqueue.wire.json_overview import NamespaceSumsOut, OverviewOut, PointOut, RowOut, SumsOut
 
 S = TypeVar("S", bound=SumsOut)
 
 _PATIENCE_SECONDS = 3.0
+_WAKE_SECONDS = 10.0
+"""So often who looks has topics counted that nobody has read yet."""
 _CARRIED_MS = 30_000
 """So long what a node said last holds, in a chart."""
 _OVERVIEW = msgspec.json.Decoder(OverviewOut)
@@ -79,22 +82,35 @@ async def _counted(estate: Estate) -> tuple[Sequence[Tally], float]:
 class ClusterOverview:
     """`own`: of what this node delivers."""
 
-    def __init__(self, own: LocalOverview, peers: Peers) -> None:
+    def __init__(self, own: LocalOverview, node: Node, peers: Peers) -> None:
         self._own = own
+        self._node = node
         self._peers = peers
+        self._woken_at = -_WAKE_SECONDS
 
     async def look(self, call: Call, asked: Asked) -> OverviewOut:
         whole = replace(asked, skip=0, limit=asked.skip + asked.limit)
         if is_asked_by_peer(call):
-            return await self._own.look(call, whole)
+            return await self._of_ours(call, whole)
         own, answers = await asyncio.gather(
-            self._own.look(call, whole), self._peers.ask(*_asked(call, overview.ROUTES[0]), _PATIENCE_SECONDS)
+            self._of_ours(call, whole), self._peers.ask(*_asked(call, overview.ROUTES[0]), _PATIENCE_SECONDS)
         )
         told = [_OVERVIEW.decode(answer.body) for answer in answers.values() if answer is not None]
         return joined([own, *told], asked, _silent(answers))
 
     async def following(self, number: int) -> int | None:
         return await self._own.following(number)
+
+    async def _of_ours(self, call: Call, asked: Asked) -> OverviewOut:
+        await self._wake()
+        away = [estate.name for estate in self._node.estates if not estate.takes]
+        return replace(await self._own.look(call, asked), away=away)
+
+    async def _wake(self) -> None:
+        if (now := time.monotonic()) - self._woken_at >= _WAKE_SECONDS:
+            self._woken_at = now
+            with suppress(Unavailable):
+                await asyncio.gather(*(estate.run(waken(estate)) for estate in self._node.estates if estate.takes))
 
 
 class ClusterVitals:
@@ -105,10 +121,11 @@ class ClusterVitals:
         self._asking = asking
 
     async def look(self, call: Call) -> ClusterOut:
-        own = await self._of_ours()
         if is_asked_by_peer(call):
-            return ClusterOut([own])
-        answers = await self._peers.ask(*_asked(call, cluster.ROUTES[0]), _PATIENCE_SECONDS)
+            return ClusterOut([await self._of_ours()])
+        own, answers = await asyncio.gather(
+            self._of_ours(), self._peers.ask(*_asked(call, cluster.ROUTES[0]), _PATIENCE_SECONDS)
+        )
         told = [_CLUSTER.decode(answer.body) for answer in answers.values() if answer is not None]
         missing = [NodeOut(address, missing=True) for address in _silent(answers)]
         atlas = self._node.atlas
@@ -161,6 +178,7 @@ def joined(parts: Sequence[OverviewOut], asked: Asked, silent: list[str]) -> Ove
             spaces.setdefault(one.namespace, []).append(one)
     added = [_added(several, NamespaceSumsOut(namespace=name)) for name, several in spaces.items()]
     added.sort(key=lambda one: (-one.stuck, -one.ready, -one.topics, one.namespace))
+    away = [name for name in parts[0].away if all(name in part.away for part in parts)]
     return OverviewOut(
         parts[0].at,
         sum(part.topics for part in parts),
@@ -169,6 +187,7 @@ def joined(parts: Sequence[OverviewOut], asked: Asked, silent: list[str]) -> Ove
         added[:SPACES_SHOWN_MAX],
         _past([part.past for part in parts]),
         silent,
+        away,
     )
 
 
@@ -190,7 +209,7 @@ def _past(several: Sequence[list[PointOut]]) -> list[PointOut]:
         for at, points in zip(times, others, strict=True):
             place = bisect_right(at, point.at) - 1
             if place >= 0 and point.at - at[place] <= _CARRIED_MS:
-                numbers[1:] = map(sum, zip(numbers[1:], astuple(points[place])[1:], strict=True))
+                numbers[1:] = [round(sum(two), 1) for two in zip(numbers[1:], astuple(points[place])[1:], strict=True)]
         found.append(PointOut(*numbers))
     return found
 

@@ -15,6 +15,7 @@ from mqueue.cluster.estate import Estate
 from mqueue.model.errors import Unavailable
 from mqueue.policy.quota import Quotas
 from mqueue.server.metrics.snapshot import Gathered, Snapshot
+from mqueue.server.placing.waking import waken
 
 _PATIENCE_SECONDS = 3.0
 
@@ -52,6 +53,7 @@ async def _within(estate: Estate, topics_max: int) -> tuple[Gathered, int]:
 
 async def _count(estate: Estate, topics_max: int) -> tuple[Gathered, int]:
     """In the loop of the estate: the topics, and the leases on their messages."""
+    await waken(estate)
     gathered, leases = Gathered(topics_max), 0
     for vshard in sorted(estate.holdings):
         holding = estate.holdings.get(vshard)

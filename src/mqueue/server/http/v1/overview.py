@@ -80,6 +80,7 @@ def changes(was: OverviewOut, now: OverviewOut) -> OverviewChangeOut:
         None if order == [f"{row.namespace}/{row.topic}" for row in was.rows] else order,
         [] if now.namespaces == was.namespaces else now.namespaces,
         now.missing,
+        now.away,
     )
 
 
