@@ -45,6 +45,7 @@ from mqueue.server.security.audit import Audit
 from mqueue.server.security.gatekeeper import Gatekeeper
 from mqueue.server.security.peers import Limit, RateLimit
 from mqueue.server.security.tls import ServerTls
+from mqueue.server.told import told_calls
 from mqueue.wire.arrow import warm_up
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class Serving:
         assert self._service is not None
         service = self._service
         return Footing(
-            service.calls,
+            told_calls(service),
             self._door,
             self._clock,
             self.config.limits,

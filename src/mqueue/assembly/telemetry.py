@@ -58,7 +58,7 @@ def _exporting(config: Config, endpoint: str, environ: Mapping[str, str]) -> Exp
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
+    from opentelemetry.sdk.trace.sampling import DEFAULT_ON
 
     from mqueue.server.exporting import Outbox
     from mqueue.server.telemetry import ServerSpans
@@ -71,14 +71,14 @@ def _exporting(config: Config, endpoint: str, environ: Mapping[str, str]) -> Exp
         "service.instance.id": config.data.node or os.uname().nodename,
     }
     provider = TracerProvider(
-        sampler=None if ratio is None else ParentBasedTraceIdRatio(ratio),
+        sampler=None if ratio is None else DEFAULT_ON,  # what is not told does not get that far
         resource=Resource.create(about),
         shutdown_on_exit=False,
     )
     exporter = OTLPSpanExporter(endpoint, headers=dict(header_pairs(config.telemetry)) or None)
     outbox = Outbox(exporter, endpoint, _pace(environ))
     provider.add_span_processor(outbox)
-    return Exporting(provider, outbox, ServerSpans(provider))
+    return Exporting(provider, outbox, ServerSpans(provider, ratio))
 
 
 def header_pairs(telemetry: Telemetry) -> list[tuple[str, str]]:

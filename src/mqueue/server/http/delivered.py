@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mqueue.broker.remote import Handed, HandedTable
 from mqueue.server.http.call import Call
+from mqueue.server.http.service import Service
 
 
 def begun(call: Call) -> int:
@@ -15,17 +16,22 @@ def begun(call: Call) -> int:
 
 
 def tell(call: Call, group: str, found: list[Handed] | HandedTable, since: int) -> None:
-    """Only first attempts tell how fast we are: a retry waits because it has to."""
+    """They were handed out to a caller by HTTP."""
     service = call.service
     handed: Sequence[Handed | HandedTable] = found if isinstance(found, list) else [found]
+    waited(service, handed)
+    if service.telemetry is not None:
+        service.telemetry.handed(call.namespace, group, handed, since, call.headers, call.consumer)
+
+
+def waited(service: Service, handed: Sequence[Handed | HandedTable]) -> None:
+    """Only first attempts tell how fast we are: a retry waits because it has to."""
     if service.page is not None:
         now = service.clock.now()
         for lease in handed:
             due, attempt = _first(lease)
             if attempt == 1:
                 service.page.waits.add(max(0, now - due) / 1000)
-    if service.telemetry is not None:
-        service.telemetry.delivered(call, group, handed, since)
 
 
 def _first(lease: Handed | HandedTable) -> tuple[int, int]:

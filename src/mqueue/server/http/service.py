@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -120,13 +121,26 @@ class Telemetry(Protocol):
     """Who tells a collector what is done to messages; `mqueue.server.telemetry.ServerSpans` is one."""
 
     def now(self) -> int:
-        """When something begins, for `delivered`."""
+        """When something begins, for `handed`."""
 
     async def told(self, call: Call, route: Route, work: Awaitable[Answer | Streamed]) -> Answer | Streamed:
         """The answer that some work gives to a call."""
 
-    def delivered(self, call: Call, group: str, handed: Sequence[Handed | HandedTable], since: int) -> None:
-        """Messages were handed out."""
+    def calling(
+        self, verb: str, namespace: str, topics: Sequence[str], count: int, headers: Iterable[Mapping[str, str | bytes]]
+    ) -> AbstractContextManager[None]:
+        """Around a call that did not come by HTTP. `headers`: of the messages that it is about."""
+
+    def handed(
+        self,
+        namespace: str,
+        group: str,
+        handed: Sequence[Handed | HandedTable],
+        since: int,
+        asked: Mapping[str, str] = ...,
+        consumer: str = "",
+    ) -> None:
+        """Messages were handed out. `asked`: the headers of the request, where there is one."""
 
 
 class Overview(Protocol):

@@ -69,7 +69,7 @@ class Page:
         self._numbers = BrokerCollector()
         self._taken_at: int | None = None
         self._turn = asyncio.Lock()
-        self.commits, self.waits = CommitGauge(), Waits()
+        self.requests, self.commits, self.waits = requests, CommitGauge(), Waits()
         for collector in (vitals, requests, self._numbers, self.commits, self.waits):
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)
