@@ -90,6 +90,34 @@ def test_attributes_come_as_they_are_asked_for(queue: Queue, asked: list[str], g
     assert set(message["Attributes"]) == {"SentTimestamp"}
 
 
+def test_attributes_named_like_our_headers_are_attributes(sqs: Any, queue: Queue) -> None:
+    """Also of a message that dies, whose story is told in headers of these names."""
+    given = {
+        "x-error": {"DataType": "String", "StringValue": "mine"},
+        "x-origin-topic": {"DataType": "Number", "StringValue": "7"},
+        "content-type": {"DataType": "String", "StringValue": "text/plain"},
+    }
+    dead = Queue(sqs, f"dead-{next(_NUMBERS)}")
+    queue.bury_in(dead, 1)
+    sent = queue.send("x", MessageAttributes=given)
+    [message] = queue.receive(MessageAttributeNames=["All"])
+    assert (message["MessageAttributes"], message["MD5OfMessageAttributes"]) == (given, sent["MD5OfMessageAttributes"])
+    assert "DeadLetterQueueSourceArn" not in message["Attributes"]
+    queue.change(message, 0)
+    [message] = dead.receive(MessageAttributeNames=["x-*", "x-error", "x-origin-topic", "content-type"])
+    assert message["MessageAttributes"] == given
+    assert message["Attributes"]["DeadLetterQueueSourceArn"] == queue.arn
+
+
+def test_a_call_to_the_url_of_the_queue(server: RunningServer, queue: Queue) -> None:
+    """As the SDKs of some languages do."""
+    path = queue.url.removeprefix(server.url)
+    ask = Asking(server.url, X_Amz_Target="AmazonSQS.SendMessage")
+    answer = ask("POST", path, {"QueueUrl": queue.url, "MessageBody": "x"})
+    assert (answer.status, queue.bodies()) == (200, ["x"])
+    assert Asking(server.url)("POST", path, {}).status == 404
+
+
 def test_a_trace_header_travels(queue: Queue) -> None:
     trace = "Root=1-5759e988-bd862e3fe1be46a994272793"
     sent = queue.send("x", MessageSystemAttributes={"AWSTraceHeader": {"DataType": "String", "StringValue": trace}})
@@ -117,6 +145,20 @@ def test_a_wrong_entry_keeps_no_other_from_being_sent(queue: Queue) -> None:
     assert queue.bodies() == ["good", "fine"]
 
 
+def test_a_limit_of_ours_keeps_no_other_entry_from_being_sent(queue: Queue) -> None:
+    """Attributes are headers, and those may have 64 KiB."""
+    wide = {"wide": {"DataType": "String", "StringValue": "x" * 65_536}}
+    with refused("InvalidParameterValue"):
+        queue.send("x", MessageAttributes=wide)
+    entries = [{"Id": "a", "MessageBody": "1"}, {"Id": "b", "MessageBody": "2", "MessageAttributes": wide}]
+    done = queue.sqs.send_message_batch(QueueUrl=queue.url, Entries=[*entries, {"Id": "c", "MessageBody": "3"}])
+    assert [one["Id"] for one in done["Successful"]] == ["a", "c"]
+    [failed] = done["Failed"]
+    assert (failed["Id"], failed["Code"], failed["SenderFault"]) == ("b", "InvalidParameterValue", True)
+    assert "65536 are allowed" in failed["Message"]
+    assert queue.bodies() == ["1", "3"]
+
+
 def test_what_is_not_deleted_comes_back(queue: Queue, clock: ManualClock) -> None:
     queue.send("x")
     [first] = queue.receive(VisibilityTimeout=10)
@@ -129,12 +171,14 @@ def test_what_is_not_deleted_comes_back(queue: Queue, clock: ManualClock) -> Non
 
 
 def test_a_receipt_that_is_over_deletes_nothing(queue: Queue, clock: ManualClock) -> None:
+    """Once somebody else has received the message: also if he has lost it, too."""
     queue.send("x")
     [first] = queue.receive(VisibilityTimeout=1)
     clock.advance("2s")
+    [second] = queue.receive(VisibilityTimeout=1)
     with refused("ReceiptHandleIsInvalid"):
         queue.delete(first)
-    [second] = queue.receive()
+    clock.advance("2s")
     with refused("ReceiptHandleIsInvalid"):
         queue.delete(first)
     queue.delete(second)
@@ -142,6 +186,35 @@ def test_a_receipt_that_is_over_deletes_nothing(queue: Queue, clock: ManualClock
     clock.advance("1h")
     queue.delete(second)  # it is deleted, whoever says so how late
     queue.delete(first)
+
+
+def test_who_comes_late_deletes_what_nobody_has_received_since(queue: Queue, clock: ManualClock) -> None:
+    queue.send_batch(*"abc")
+    entries = [
+        {"Id": each["Body"], "ReceiptHandle": each["ReceiptHandle"]} for each in queue.receive(VisibilityTimeout=1)
+    ]
+    clock.advance("2s")
+    [again] = queue.receive(1)
+    assert again["Body"] == "a"
+    done = queue.sqs.delete_message_batch(QueueUrl=queue.url, Entries=entries)
+    assert [one["Id"] for one in done["Successful"]] == ["b", "c"]
+    assert [(one["Id"], one["Code"]) for one in done["Failed"]] == [("a", "ReceiptHandleIsInvalid")]
+    queue.change(again, 0)
+    queue.delete(again)
+    clock.advance("1h")
+    assert queue.receive() == []
+    assert queue.attribute("ApproximateNumberOfMessages") == "0"
+
+
+def test_who_comes_late_to_a_fifo_queue_deletes_nothing(sqs: Any, clock: ManualClock) -> None:
+    """As with Amazon: the next of the group may have gone out."""
+    queue = Queue(sqs, f"queue-{next(_NUMBERS)}.fifo", FifoQueue="true", ContentBasedDeduplication="true")
+    queue.send("x", MessageGroupId="g")
+    [message] = queue.receive(VisibilityTimeout=1)
+    clock.advance("2s")
+    with refused("ReceiptHandleIsInvalid"):
+        queue.delete(message)
+    assert queue.bodies() == ["x"]
 
 
 def test_visibility_is_changed(queue: Queue, clock: ManualClock) -> None:

@@ -308,6 +308,21 @@ def test_the_dead_go_elsewhere(sqs: Any) -> None:
     assert "DeadLetterQueueSourceArn" not in message["Attributes"]
 
 
+def test_a_queue_that_was_deleted_is_not_made_anew(sqs: Any) -> None:
+    queue, gone, dead = (fresh(sqs) for _ in range(3))
+    for one in (queue, gone):
+        one.bury_in(dead, 1)
+        bury(one, "a")
+    sqs.delete_queue(QueueUrl=gone.url)
+    sqs.start_message_move_task(SourceArn=dead.arn)
+    task = moved(sqs, dead)
+    assert (task["Status"], task["ApproximateNumberOfMessagesMoved"]) == ("FAILED", 0)
+    assert gone.url.rpartition("/")[2] in task["FailureReason"]
+    with refused("NonExistentQueue"):
+        sqs.get_queue_attributes(QueueUrl=gone.url)
+    assert (queue.receive(), len(dead.receive())) == ([], 2)
+
+
 def test_a_task_is_cancelled(sqs: Any) -> None:
     queue, dead = fresh(sqs), fresh(sqs)
     queue.bury_in(dead, 1)

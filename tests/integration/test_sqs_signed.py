@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -86,6 +87,25 @@ def test_wrong_signatures_learn_nothing(server: RunningServer) -> None:
     assert sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"] == {
         "ApproximateNumberOfMessages": "0"
     }
+
+
+def test_a_clock_that_is_off_is_told(server: RunningServer, monkeypatch) -> None:
+    sqs = signing(server, "late", "*:*")
+    sqs.list_queues()
+    ahead = datetime.now(UTC).replace(tzinfo=None) + timedelta(hours=1)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: ahead)
+    for known in (sqs, client(server.url, "nobody", "x")):
+        with refused("RequestExpired") as caught:
+            known.list_queues()
+        assert "clocks may differ by 15 minutes" in caught.value.response["Error"]["Message"]
+
+
+def test_who_signs_may_call_the_url_of_a_queue(server: RunningServer) -> None:
+    sqs = signing(server, "php", "*:*")
+    url = sqs.create_queue(QueueName="by-path")["QueueUrl"]
+    there = client(url, "php", sqs._request_signer._credentials.secret_key)
+    there.send_message(QueueUrl=url, MessageBody="x")
+    assert [each["Body"] for each in sqs.receive_message(QueueUrl=url)["Messages"]] == ["x"]
 
 
 def test_a_revoked_key_signs_nothing_more(server: RunningServer) -> None:

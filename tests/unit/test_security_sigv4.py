@@ -10,7 +10,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from mqueue.server.security.principal import Rejected
+from mqueue.server.security.principal import Rejected, Untimely
 from mqueue.server.security.sigv4 import Claim
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
@@ -82,5 +82,5 @@ def test_an_old_signature_is_worth_nothing() -> None:
     headers = signed()
     Claim.of(headers, now() + 14 * 60_000)
     for minutes in (16, -16):
-        with pytest.raises(Rejected):
+        with pytest.raises(Untimely, match="clocks may differ by 15 minutes"):
             Claim.of(headers, now() + minutes * 60_000)

@@ -20,6 +20,7 @@ from mqueue.server.http.routes import Route, Routes
 from mqueue.server.http.service import Receive, Send, Service
 from mqueue.server.http.sockets import check_pushed, refuse, talk
 from mqueue.server.http.sqs.errors import is_sqs, sqs_error
+from mqueue.server.http.sqs.naming import PATH as SQS_PATH
 from mqueue.server.http.turnstile import LARGE_BYTES, Turnstile
 from mqueue.server.http.v1.push import wanted_of
 from mqueue.server.http.watching import Watch
@@ -54,7 +55,7 @@ class App:
         """
         service = self.service
         path, _, asked = target.partition("?")
-        route, names = self._routes.find(method, path)
+        route, names = self._routes.find(method, SQS_PATH if method == "POST" and is_sqs(headers) else path)
         if route.within is not None:
             route = route.within(headers)
         query = _query(asked) if asked else {}

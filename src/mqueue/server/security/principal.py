@@ -38,9 +38,15 @@ _NEEDED: dict[Verb, frozenset[str]] = {
 class Rejected(Unauthorized):
     """One sentence for every reason, so that a caller learns nothing by trying. `why` is for the audit log alone."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(UNIFORM)
+    def __init__(self, why: str, told: str = UNIFORM) -> None:
+        super().__init__(told)
         self.why = why
+
+
+class Untimely(Rejected):
+    """Signed by a clock that is off. That may be told: it is found out before anybody looks for a key."""
+
+    code = "clock_skew"
 
 
 class Grant(Struct, frozen=True):

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, quote
 
 from msgspec import Struct
 
-from mqueue.server.security.principal import Rejected
+from mqueue.server.security.principal import Rejected, Untimely
 
 SCHEME = "AWS4-HMAC-SHA256"
 SKEW_MS_MAX = 15 * 60 * 1000
@@ -27,6 +27,7 @@ _END = "aws4_request"
 _SIGNED_MAX = 64
 _NEEDED = ("host", "x-amz-date")
 _UNRESERVED = "-_.~"
+_FORMAT = "%Y%m%dT%H%M%SZ"
 
 
 class Claim(Struct, frozen=True):
@@ -52,8 +53,12 @@ class Claim(Struct, frozen=True):
             raise Rejected("not a signature")
         if len(signed) > _SIGNED_MAX or any(name not in signed for name in _NEEDED):
             raise Rejected("not all is signed that has to be")
-        if at[:8] != scope[1] or abs(_ms(at) - now) > SKEW_MS_MAX:
+        if at[:8] != scope[1]:
             raise Rejected("signed at another time")
+        if abs(_ms(at) - now) > SKEW_MS_MAX:
+            minutes = SKEW_MS_MAX // 60_000
+            why = f"signed at {at}, and here it is {_shown(now)}; clocks may differ by {minutes} minutes"
+            raise Untimely("signed at another time", why)
         return cls(scope[0], scope[1], scope[2], scope[3], signed, parts["Signature"], at)
 
     def holds(self, secret: str, method: str, target: str, headers: Mapping[str, str], body: bytes) -> bool:
@@ -76,9 +81,13 @@ class Claim(Struct, frozen=True):
         return hmac.compare_digest(right.encode(), self.signature.encode("utf-8", "replace"))
 
 
+def _shown(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime(_FORMAT)
+
+
 def _ms(at: str) -> int:
     try:
-        return int(datetime.strptime(at, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp() * 1000)
+        return int(datetime.strptime(at, _FORMAT).replace(tzinfo=UTC).timestamp() * 1000)
     except ValueError:
         raise Rejected("signed at no time") from None
 

@@ -1,7 +1,8 @@
 """One message: what a client sends becomes a draft, or is refused.
 
     body                       payload, as UTF-8
-    message attributes         headers; their types, where not String, in the header `sqs:types`
+    message attributes         headers; their types, where not String, in the header `sqs:types`. Those named like a
+                               header of a dead letter are under `sqs:<name>`: nobody takes them for one
     MessageGroupId             key of a FIFO queue; fairness key of another
     MessageDeduplicationId     idempotency key
 
@@ -25,9 +26,12 @@ from mqueue.server.http.sqs.errors import Fault
 from mqueue.server.http.sqs.md5s import Attribute, md5, md5_of_attributes
 from mqueue.server.http.sqs.opening import Queue
 from mqueue.wire import json_sqs as wire
+from mqueue.wire.story import STORY
 
 TYPES, GROUP, TRACE = "sqs:types", "sqs:group", "sqs:trace"
 """Headers of ours: no attribute has a colon in its name."""
+ASIDE = {name: f"sqs:{name}" for name in STORY}
+"""Attributes under another name, for these headers say how a message died."""
 ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws\.|amazon\.))(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
 _TYPE = re.compile(r"(String|Number|Binary)(\.[^\s]{1,249})?")
 _ATTRIBUTES_MAX = 10
@@ -68,7 +72,7 @@ def _with_extras(queue: Queue, message: wire.MessageIn, body: bytes) -> Ready:
     system = _system_attributes(message.message_system_attributes or {})
     size = len(body) + sum(_size(name, attribute) for name, attribute in attributes.items())
     _check_size(size, queue.traits)
-    headers: dict[str, str | bytes] = {name: value for name, (_, value) in attributes.items()}
+    headers: dict[str, str | bytes] = {ASIDE.get(name, name): value for name, (_, value) in attributes.items()}
     types = {name: kind for name, (kind, _) in attributes.items() if kind != "String"}
     if types:
         headers[TYPES] = msgspec.json.encode(types).decode()

@@ -25,6 +25,7 @@ from mqueue.model.errors import (
     Unavailable,
 )
 from mqueue.server.http.answer import Answer, Headers, error_answer
+from mqueue.server.security.principal import Untimely
 
 KIND = "application/x-amz-json-1.0"
 TARGET = "x-amz-target"
@@ -53,6 +54,7 @@ _OLD_CODES = {
 _NEAREST: tuple[tuple[type[Error], str, int], ...] = (
     (NotFound, "QueueDoesNotExist", 400),
     (LeaseLost, "ReceiptHandleIsInvalid", 400),
+    (Untimely, "RequestExpired", 400),
     (Unauthorized, "InvalidClientTokenId", 403),
     (Forbidden, "AccessDeniedException", 403),
     (QuotaExceeded, "RequestThrottled", 429),

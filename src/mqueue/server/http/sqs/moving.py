@@ -168,7 +168,11 @@ class Mover:
         messages = await self._calls.receive(self._source.name, limit) if limit > 0 else []
         if not messages:
             return False
-        await self._publish(messages)
+        try:
+            await self._publish(messages)
+        except Error:
+            await self._calls.release(messages)
+            raise
         await self._calls.ack(messages)
         task.moved += len(messages)
         if task.rate is not None:
@@ -179,6 +183,8 @@ class Mover:
         targets: dict[str, list[Draft]] = {}
         for message in messages:
             targets.setdefault(self._target(message), []).append(_draft(message))
+        for name in targets:
+            await self._calls.settings(name)  # one that was deleted is not made anew: it would be another queue
         for name, drafts in targets.items():
             await self._calls.publish_many(name, drafts)
 

@@ -23,6 +23,7 @@ from mqueue.server.http.sqs.errors import Fault
 from mqueue.server.security.principal import ANY, Principal
 
 PATH = "/"
+"""Of all actions. Some clients call the URL of the queue instead: whoever names an action of SQS means this path."""
 ACTIONS_PATH = "/AmazonSQS."
 """What the paths of actions begin with where they are counted and shown; what clients call is `PATH`."""
 FIFO = ".fifo"

@@ -9,10 +9,11 @@ from typing import Any
 from msgspec import Struct
 
 from mqueue.broker.overview import settings_of
+from mqueue.model.errors import Error
 from mqueue.model.settings import Settings
 from mqueue.server.http.call import Call
 from mqueue.server.http.sqs.attributes import Traits, traits_of
-from mqueue.server.http.sqs.errors import Fault, old_code
+from mqueue.server.http.sqs.errors import Fault, old_code, told
 from mqueue.server.http.sqs.naming import Place, place_of
 from mqueue.server.security.principal import Verb
 from mqueue.wire import json_sqs as wire
@@ -58,5 +59,5 @@ def check_entries(entries: Sequence[Any]) -> None:
         raise Fault("BatchEntryIdsNotDistinct", f"entry id {twice!r} stands twice")
 
 
-def failed(id: str, fault: Fault) -> wire.FailedOut:
-    return wire.FailedOut(id, old_code(fault.code), fault.message)
+def failed(id: str, error: Error) -> wire.FailedOut:
+    return wire.FailedOut(id, old_code(told(error)[0]), error.message)

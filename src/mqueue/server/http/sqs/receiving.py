@@ -17,7 +17,7 @@ from mqueue.broker.message import AsyncMessage
 from mqueue.server.http.answer import Answer
 from mqueue.server.http.call import Call
 from mqueue.server.http.sqs.carrying import begin
-from mqueue.server.http.sqs.composing import ATTRIBUTE_NAME, GROUP, TRACE, TYPES
+from mqueue.server.http.sqs.composing import ASIDE, ATTRIBUTE_NAME, GROUP, TRACE, TYPES
 from mqueue.server.http.sqs.errors import KIND, Fault, request_id
 from mqueue.server.http.sqs.md5s import Attribute, md5, md5_of_attributes
 from mqueue.server.http.sqs.naming import Place, account_of, handle_of, sequence_number
@@ -47,6 +47,7 @@ _SYSTEM = frozenset(
 _ENCODED = "sqs-base64"
 """The attribute of a message whose body is the Base64 of what was published."""
 _STORY = frozenset(STORY)
+_NAMES = {header: name for name, header in ASIDE.items()}
 _TYPES = msgspec.json.Decoder(dict[str, str])
 _ENCODER = msgspec.json.Encoder()
 
@@ -145,8 +146,9 @@ def attributes_of(headers: Mapping[str, str | bytes]) -> dict[str, Attribute]:
     """The headers that can be attributes. How a message died is no part of them: consumers send on what they get."""
     types = _types(headers.get(TYPES))
     found: dict[str, Attribute] = {}
-    for name, value in headers.items():
-        if name in _STORY or ATTRIBUTE_NAME.fullmatch(name) is None or not value:
+    for header, value in headers.items():
+        name = _NAMES.get(header, header)
+        if header in _STORY or ATTRIBUTE_NAME.fullmatch(name) is None or not value:
             continue
         kind = types.get(name, "String" if isinstance(value, str) else "Binary")
         found[name] = kind, value.encode() if isinstance(value, str) and kind.startswith("Binary") else value

@@ -6,7 +6,7 @@ queue.
 
 from __future__ import annotations
 
-from mqueue.model.errors import Conflict
+from mqueue.model.errors import Conflict, Refused
 from mqueue.model.message import Draft
 from mqueue.server.http.call import Call
 from mqueue.server.http.sqs.attributes import SIZE_MAX
@@ -44,8 +44,11 @@ async def send_batch(call: Call, asked: wire.SendBatchIn) -> wire.BatchOut:
     if taken:
         everything = [one for _, one in taken]
         await _take_turns(call, queue, everything)
-        ids = await _publish(call, queue, [one.item for one in everything])
-        for (entry_id, one), id in zip(taken, ids, strict=True):
+        found = await _publish(call, queue, [one.item for one in everything])
+        for (entry_id, one), id in zip(taken, found, strict=True):
+            if isinstance(id, Refused):
+                out.failed.append(failed(entry_id, id))
+                continue
             told = (one.md5_of_body, one.md5_of_attributes, one.md5_of_system_attributes)
             out.successful.append(wire.SentEntryOut(str(id), *told, _sequence(queue, id), id=entry_id))
     return out
@@ -66,12 +69,20 @@ async def _publish_one(call: Call, queue: Queue, item: bytes | Draft) -> int:
         return used.first
 
 
-async def _publish(call: Call, queue: Queue, items: list[bytes | Draft]) -> list[int]:
-    """All in one commit; one after the other where deduplication ids stand for other messages."""
+async def _publish(call: Call, queue: Queue, items: list[bytes | Draft]) -> list[int | Refused]:
+    """All in one commit; one after the other where deduplication ids stand for other messages, or a limit of ours that
+    SQS does not have is in the way of one."""
     try:
         return [receipt.id for receipt in await call.broker.publish_many(queue.place.name, items)]
-    except Conflict:
-        return [await _publish_one(call, queue, item) for item in items]
+    except (Conflict, Refused):
+        return [await _publish_or_not(call, queue, item) for item in items]
+
+
+async def _publish_or_not(call: Call, queue: Queue, item: bytes | Draft) -> int | Refused:
+    try:
+        return await _publish_one(call, queue, item)
+    except Refused as refusal:
+        return refusal
 
 
 async def _take_turns(call: Call, queue: Queue, all_of: list[Ready]) -> None:

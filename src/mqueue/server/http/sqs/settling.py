@@ -4,8 +4,8 @@
     visibility of n seconds     extend
     visibility of 0             nack without a delay: it is ready at once, and the receive counts
 
-A receipt whose lease is over settles nothing, and its bearer is told: the message comes to somebody else, or has. Only
-what was deleted before is deleted again without a word.
+A receipt whose lease is over settles nothing, and its bearer is told: the message comes to somebody else, or has. What
+was deleted before is deleted again without a word; and what nobody has received since, unless the queue is FIFO.
 """
 
 from __future__ import annotations
@@ -114,8 +114,10 @@ async def _settle(call: Call, queue: Queue, token: str, ids: list[int], order: O
         lost = ids
     finally:
         call.service.streams.settled(token)
-    if verb != "ack":
+    if verb != "ack" or not lost:
         return set(lost)
+    if not queue.place.is_fifo:
+        lost = set(lost) - await remote.ack_late(call.behind, token, list(lost))
     return {id for id in lost if not await _is_deleted(call, queue, id)}
 
 
