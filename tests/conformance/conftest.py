@@ -1,6 +1,7 @@
 """What every conformance test is given: a queue on each backend in turn, its clock, and a way to open more of them.
 
-A new log or a new face joins by one entry in BACKENDS. The tests use the public calls only and know no backend.
+A new log or a new face joins by one entry in BACKENDS. The tests use the public calls only and know no backend. Flight
+runs those of delivery (FLOWN), through calls that are made of its streams (`flown`).
 
 Clusters take longer than all others together. So one of them runs a few modules (BRIEFLY), and all else is asked for:
 `MQUEUE_BACKENDS="1-shard-1-node"`, any number of words out of CLUSTERS, or `clusters` for all of them. The nodes of a
@@ -24,13 +25,14 @@ from msgspec.structs import replace
 
 import mqueue
 from mqueue.assembly.postgres import UNSYNCED
-from mqueue.config import Cluster, Config, Metrics, NamespaceQuotas, Redis, Secret
+from mqueue.config import Address, Cluster, Config, Metrics, NamespaceQuotas, Redis, Secret, Server
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.migrate import migrate
 from mqueue.model.limits import Limits
 from mqueue.model.settings import parse
 from mqueue.testing import ManualClock, PostgresServer, RedisServer
 from mqueue.testing.server import RunningServer
+from tests.conformance.flown import Flown
 from tests.conformance.steps import TellingClock
 
 _NUMBERS = count()
@@ -64,6 +66,7 @@ class Remote:
         settings: dict[str, Any],
         nodes: Sequence[Cluster] = (Cluster(),),
         databases: Sequence[str] = (),
+        grpc: Address | None = None,
     ) -> None:
         self._databases = databases
         name = settings.pop("name", "")
@@ -72,11 +75,13 @@ class Remote:
             quotas=NamespaceQuotas(namespaces=settings.pop("quotas", {})),
             topic=parse(settings),
             metrics=Metrics(enabled=False),
+            server=Server(grpc=grpc),
         )
         self._servers = [RunningServer(replace(config, cluster=node), clock) for node in nodes]
         asked = [server for server, node in zip(self._servers, nodes, strict=True) if not node.owns] or self._servers
         self._clients = [mqueue.Client(server.url, name=name, encoding=encoding, retry=False) for server in asked]
         self._turns = cycle(self._clients[-self.publishers :])
+        self.addresses = self._servers[0].addresses
 
     publishers = 0
     """How many of them publish; 0: all."""
@@ -108,6 +113,11 @@ def _json(clock: ManualClock, folder: Path, **settings: Any) -> Remote:
 
 def _arrow(clock: ManualClock, folder: Path, **settings: Any) -> Remote:
     return Remote(clock, "arrow", settings)
+
+
+def _flight(clock: ManualClock, folder: Path, **settings: Any) -> Flown:
+    remote = Remote(clock, "json", settings, grpc=Address("127.0.0.1", 0))
+    return Flown(remote, remote.addresses["grpc"].port, clock)
 
 
 @cache
@@ -167,6 +177,7 @@ BACKENDS = {
     "disk": Backend(_disk, embedded=True),
     "json": Backend(_json, embedded=False),
     "arrow": Backend(_arrow, embedded=False),
+    "flight": Backend(_flight, embedded=False),
 }
 SMALLEST = "1-shard-1-node"
 BRIEFLY = (
@@ -174,6 +185,20 @@ BRIEFLY = (
     *("policies", "ordered", "fairness"),
 )
 """What the smallest cluster runs if nothing is asked for: the tests of delivery, and of reading by time."""
+FLOWN = ("leases", "settle", "order", "retry", "idempotency", "dlq", "groups", "ttl", "policies", "ordered", "fairness")
+"""What is run over Flight: the tests of delivery. All else are its actions, with the JSON of HTTP."""
+_FORGOTTEN = "a stream forgets a lease that is settled: an answer is lost only with its stream, and that gives all back"
+_NAMELESS = "a consumer has no name of its own over Flight"
+NOT_FLOWN = {
+    "test_a_repeated_call_answers_as_the_first": _FORGOTTEN,
+    "test_a_repeated_call_does_not_touch_the_next_lease": _FORGOTTEN,
+    "test_repeated_within_ten_minutes_only": _FORGOTTEN,
+    "test_a_nack_that_ended_dead_can_be_repeated": _FORGOTTEN,
+    "test_a_nack_that_ended_expired_can_be_repeated": _FORGOTTEN,
+    "test_an_unsettled_lease_names_its_consumer": _NAMELESS,
+    "test_the_story_of_a_death": _NAMELESS,
+    "test_messages_of_another_broker_are_refused": "about objects of our own client",
+}
 _ASKED = os.environ.get("MQUEUE_BACKENDS", "").split()
 if unknown := set(_ASKED) - {"clusters", *CLUSTERS}:
     raise ValueError(f"MQUEUE_BACKENDS names {', '.join(unknown)}; there are clusters: {', '.join(CLUSTERS)}")
@@ -185,12 +210,18 @@ for _name, _shape in CLUSTERS.items():
 _PART, _, _PARTS = os.environ.get("MQUEUE_PART", "").partition("/")
 
 
+def _is_one_of(item, modules: Sequence[str]) -> bool:
+    return item.module.__name__.removeprefix("tests.conformance.test_") in modules
+
+
 def _is_left_out(item) -> bool:
     asked = getattr(item, "callspec", None) and item.callspec.params.get("backend")
+    if asked == "flight":
+        return item.originalname in NOT_FLOWN or not _is_one_of(item, FLOWN)
     if asked not in CLUSTERS:
         return False
     if not _ASKED:
-        return item.module.__name__ not in {f"tests.conformance.test_{name}" for name in BRIEFLY}
+        return not _is_one_of(item, BRIEFLY)
     turn = crc32(item.nodeid.replace(asked, "").encode()) + list(CLUSTERS).index(asked)
     return bool(_PARTS) and turn % int(_PARTS) != int(_PART)
 
@@ -246,7 +277,7 @@ def make(backend, clock, tmp_path) -> Iterator[Callable[..., Any]]:
 
     yield open
     for queue in opened:
-        queue.end() if isinstance(queue, Remote) else queue.close()
+        queue.end() if isinstance(queue, Remote | Flown) else queue.close()
 
 
 @pytest.fixture

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from pyarrow import flight
 
 import mqueue
-from mqueue.config import Config, RateLimit, Server, Tls
+from mqueue.assembly.reload import Reloader
+from mqueue.assembly.server import Serving
+from mqueue.config import Address, Config, Data, RateLimit, Server, Tls
 from mqueue.server.flight import door
-from mqueue.server.security.certificates import CERTIFICATE_NAME, KEY_NAME, write_pair
+from mqueue.server.security.certificates import CERTIFICATE_NAME, KEY_NAME, self_signed, write_pair
 from mqueue.testing.server import RunningServer
 from tests.integration.asking import Asking
 from tests.integration.flying import PAYLOAD, Flying, batch, described, with_flight
@@ -97,10 +103,11 @@ def test_a_stream_ends_with_the_right_to_it(server) -> None:
     f = Flying(server, key)
     writer, receipts = f.client.do_put(described(["team", "orders"]), PAYLOAD, f.options)
     with f.exchange(["team", "orders"]) as stream:
-        assert stream.ask(receive={})["receive"]["count"] in (0, 1)
         writer.write_batch(batch(b"x"))
         receipts.read()
+        lease, _ = stream.receive()
         ask("DELETE", "/v1/keys/guest")
+        assert stream.ask(ack={"lease": lease})["error"]["code"] == "unauthorized"
         assert stream.ask(receive={})["error"]["code"] == "unauthorized"
         writer.write_batch(batch(b"x"))
         with pytest.raises(flight.FlightUnauthenticatedError, match=r"^unauthorized: batch 1: "):
@@ -154,6 +161,51 @@ def test_tls(tmp_path: Path) -> None:
         assert f.scan("t")["payload"].to_pylist() == [b"1"]
         with pytest.raises(flight.FlightUnavailableError):
             Flying(server, token("*:*"), tls_root_certs=CA.pem).act("topics")
+
+
+def test_a_new_certificate_is_for_new_connections(tmp_path: Path) -> None:
+    """Streams that are open stay as they are; a server that stops ends those, too."""
+    config = with_flight(security=security(tls=tls(tmp_path)), data=Data(memory=True))
+    start = replace(config, server=replace(config.server, http=Address("127.0.0.1", 0), amqp=None))
+    other = self_signed(int(time.time() * 1000))
+
+    def flying(server: Serving, certificate: bytes) -> Flying:
+        shown = SimpleNamespace(url="https://", addresses=server.addresses)
+        return Flying(cast(RunningServer, shown), token("*:*"), tls_root_certs=certificate)
+
+    def story(server: Serving, renew: Callable[[], None]) -> None:
+        old = flying(server, SERVER.certificate)
+        old.put("t", batch(b"1", b"2"))
+        stream = old.exchange("t")
+        lease, _ = stream.receive()
+        for _ in range(2):  # the second time there is nothing new
+            write_pair(other, tmp_path)
+            renew()
+        deadline = time.monotonic() + 120
+        while True:  # for a moment nobody listens
+            try:
+                assert flying(server, other.certificate).act("topics")["topics"] == ["t"]
+                break
+            except (flight.FlightUnavailableError, flight.FlightCancelledError):
+                assert time.monotonic() < deadline
+        with pytest.raises(flight.FlightUnavailableError):
+            flying(server, SERVER.certificate).act("topics")
+        assert stream.ask(ack={"lease": lease})["ack"]["settled"] == 1
+        assert stream.receive()[1] == [b"2"]
+
+    async def run() -> None:
+        server = Serving(start)
+        await server.start()
+        reloader, loop = Reloader(server, lambda: start), asyncio.get_running_loop()
+        renew = lambda: asyncio.run_coroutine_threadsafe(reloader.run_once(), loop).result(120)  # noqa: E731
+        try:
+            await asyncio.to_thread(story, server, renew)
+        finally:
+            async with asyncio.timeout(120):
+                await server.stop()
+
+    asyncio.run(run())
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("mqueue-flight")]
 
 
 def test_client_certificates_open_the_line_and_name_nobody(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from pyarrow import flight
 
 import mqueue
 from mqueue.config import Data
+from mqueue.server.flight import exchanging
+from mqueue.testing import ManualClock
 from mqueue.testing.server import RunningServer
 from tests.integration.flying import DEADLINE_SECONDS, PAYLOAD, Flying, batch, described, numbered, with_flight
 
@@ -102,6 +104,43 @@ def test_a_lease_that_ran_out_makes_room(server) -> None:
         while "error" not in lost:  # more is pushed meanwhile
             lost = stream.next()
         assert lost["error"]["code"] == "lease_lost"
+
+
+def test_leases_that_ran_out_are_forgotten(monkeypatch) -> None:
+    """Also those of a consumer that asks for its messages: they are not kept, and count for no limit."""
+    monkeypatch.setattr(exchanging, "LEASES_MAX", 2)
+    clock = ManualClock()
+    with RunningServer(with_flight(), clock) as server:
+        f = Flying(server)
+        f.put("t", batch(*numbered(6)))
+        with f.exchange({"topic": "t", "visibility": "10s"}) as stream:
+            kept = stream.ask(receive={"limit": 2})
+            lease, ids = kept["receive"]["lease"], list(map(str, kept["batch"]["id"].to_pylist()))
+            assert stream.ask(extend={"lease": lease, "ids": ids[:1], "visibility": "60s"})["extend"]["settled"] == 1
+            stream.receive()
+            refused = stream.ask(receive={})["error"]
+            assert (refused["code"], refused["message"]) == (
+                "backpressure",
+                "2 leases of one stream are unsettled; 2 are allowed",
+            )
+            clock.advance("15s")
+            assert stream.receive(2)[1] == numbered(2, 1)
+            assert stream.ask(ack={"lease": lease, "ids": ids[:1]})["ack"] == {"settled": 1, "lost": []}
+
+
+def test_what_is_unsettled_is_bounded(server, monkeypatch) -> None:
+    monkeypatch.setattr(exchanging, "UNSETTLED_BYTES_MAX", 1)
+    f = Flying(server)
+    f.put("t", batch(*numbered(3)))
+    with f.exchange("t") as stream:
+        lease, _ = stream.receive()
+        assert stream.ask(receive={})["error"]["code"] == "backpressure"
+        stream.ask(ack={"lease": lease})
+        assert stream.receive()[1] == [b"1"]
+    with f.exchange({"topic": "t", "prefetch": 10, "limit": 1}) as stream:
+        first = stream.next()
+        assert stream.ask(ack={"lease": first["receive"]["lease"]})["ack"]["settled"] == 1  # nothing came before that
+        assert stream.next()["batch"]["payload"].to_pylist() == [b"2"]
 
 
 def test_readers_that_leave(server) -> None:

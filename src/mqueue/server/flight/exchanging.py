@@ -30,8 +30,8 @@ from mqueue.broker.aio import AsyncArrowLease, AsyncBroker
 from mqueue.broker.deliver import check_receive
 from mqueue.broker.tables import SCHEMA
 from mqueue.model.errors import Backpressure, Error, LeaseLost, Refused
-from mqueue.model.limits import RECEIVE_LIMIT_MAX
-from mqueue.model.times import Duration
+from mqueue.model.limits import MIB, RECEIVE_LIMIT_MAX
+from mqueue.model.times import Duration, duration_ms
 from mqueue.server.flight.asked import Consume, parsed
 from mqueue.server.flight.bridge import Bridge
 from mqueue.server.flight.commands import Answer, Command, Given, Receive, Settle, Settled
@@ -43,6 +43,8 @@ COMMANDS_MAX = 64
 """Commands of one stream that are not answered yet; then no more are read."""
 LEASES_MAX = 10_000
 """Of one stream."""
+UNSETTLED_BYTES_MAX = 256 * MIB
+"""Of one stream: what is unsettled stays in memory. One answer more than that may be held."""
 PUSH_WAIT_SECONDS = 20
 RETRY_SECONDS = 1.0
 ANSWERS_SECONDS = 5.0
@@ -62,6 +64,10 @@ class Held(Struct):
     lease: AsyncArrowLease
     left: int
     """How many of its messages are unsettled."""
+    until: int
+    """Nothing of it is held for longer than this."""
+    size: int
+    """In bytes."""
     ids: set[int] | None = None
     """Those, once they are told apart."""
 
@@ -184,8 +190,9 @@ class Exchange:
         while True:
             self._room.clear()
             try:
-                spare = prefetch - self._unsettled()
-                if spare > 0:
+                count, size = self._unsettled()
+                spare = prefetch - count
+                if spare > 0 and size < UNSETTLED_BYTES_MAX:
                     given, batch = await self._lease(min(spare, self._asked.limit), PUSH_WAIT_SECONDS)
                     if batch is not None:
                         await self._send(Answer(receive=given), batch)
@@ -198,33 +205,38 @@ class Exchange:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._room.wait(), RETRY_SECONDS)
 
-    def _unsettled(self) -> int:
-        """Messages that are held. A lease whose time is over holds none."""
-        for token in [token for token, held in self._held.items() if not held.lease.remaining_ms]:
+    def _unsettled(self) -> tuple[int, int]:
+        """Messages that are held, and the bytes of their leases. A lease whose time is over is forgotten."""
+        now = self._caller.footing.clock.now()
+        for token in [token for token, held in self._held.items() if held.until <= now]:
             del self._held[token]
-        return sum(held.left for held in self._held.values())
+        return sum(held.left for held in self._held.values()), sum(held.size for held in self._held.values())
 
     async def _lease(self, limit: int, wait: Duration | None) -> tuple[Given, pa.RecordBatch | None]:
         """What there is, or comes within `wait`. Who is cancelled meanwhile gives it back."""
         asked = self._asked
         self._caller.demand_again("do_exchange", "receive", asked.namespace, asked.topic)
+        _, size = self._unsettled()
         if len(self._held) >= LEASES_MAX:
             raise Backpressure(f"{len(self._held)} leases of one stream are unsettled; {LEASES_MAX} are allowed")
+        if size >= UNSETTLED_BYTES_MAX:
+            raise Backpressure(f"{size} bytes of one stream are unsettled; {UNSETTLED_BYTES_MAX} are allowed")
         lease = await self._broker.receive_arrow(
             asked.topic, limit, group=asked.group, wait=wait, visibility=asked.visibility
         )
         if not len(lease):
             return Given(), None
-        self._held[lease.token] = Held(lease, len(lease))
-        batches = lease.table.to_batches()
-        batch = batches[0] if len(batches) == 1 else lease.table.combine_chunks().to_batches()[0]
+        now, table = self._caller.footing.clock.now(), lease.table
+        self._held[lease.token] = Held(lease, len(lease), now + lease.remaining_ms, table.nbytes)
+        batches = table.to_batches()
+        batch = batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
         return Given(lease.token, len(lease), lease.remaining_ms), batch
 
     async def _settle(self, verb: str, asked: Settle) -> Settled:
         held = self._held.get(asked.lease)
         if held is None:
             raise LeaseLost(f"cannot {verb}: this stream holds no lease {asked.lease!r:.80}")
-        self._caller.demand("do_exchange", "settle", self._asked.namespace, self._asked.topic)
+        self._caller.demand_again("do_exchange", "settle", self._asked.namespace, self._asked.topic)
         ids = None if asked.ids is None else ids_of(asked.ids)
         try:
             done = await _call(held.lease, verb, asked, ids)
@@ -233,6 +245,9 @@ class Exchange:
             raise
         if verb != "extend":
             self._note(asked.lease, held, ids)
+        elif asked.visibility is not None:
+            until = self._caller.footing.clock.now() + duration_ms(asked.visibility, "visibility")
+            held.until = until if ids is None else max(held.until, until)
         return Settled(done.settled, list(map(str, done.lost)))
 
     def _note(self, token: str, held: Held, ids: list[int] | None) -> None:

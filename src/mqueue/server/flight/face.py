@@ -7,8 +7,11 @@ A handler here finds out who calls and what about, asks for the right, and hands
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import threading
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -29,7 +32,10 @@ from mqueue.server.flight.statuses import told, told_plainly
 
 T = TypeVar("T")
 
+LOGGER = logging.getLogger("mqueue.server")
+
 _CUT_SECONDS = 0.05
+_RETRY_SECONDS = 0.2
 
 
 class Server(flight.FlightServerBase):  # type: ignore[misc]
@@ -155,23 +161,86 @@ def _told_late(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class FlightFace:
-    """One that listens."""
+    """One that listens. Arrow keeps the certificate that a server began with: for a new one another takes its place."""
 
-    def __init__(self, footing: Footing, bridge: Bridge, server: Server) -> None:
+    def __init__(self, footing: Footing, host: str) -> None:
         self._footing = footing
-        self._bridge = bridge
-        self._server = server
-        self.port: int = server.port
+        self._bridge = Bridge(asyncio.get_running_loop())
+        self._entrance = Entrance(footing, self._bridge)
+        self._host = f"[{host}]" if ":" in host else host
+        self._server: Server | None = None
+        self._ending: set[asyncio.Future[None]] = set()
+        """Of servers that let nobody in any more, and have calls that are not over."""
+        self._renewal: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+        self.port = 0
+
+    async def listen(self, port: int) -> None:
+        """Raises OSError where that cannot be."""
+        self._server = await asyncio.to_thread(self._opened, port)
+        self.port = self._server.port
+        if self._footing.page is not None:
+            self._footing.page.registry.register(self._entrance.numbers)
+        if self._footing.tls is not None:
+            self._footing.tls.changed.append(self._renew)
+
+    def _opened(self, port: int) -> Server:
+        scheme = "grpc" if self._footing.tls is None else "grpc+tls"
+        location = f"{scheme}://{self._host}:{port}"
+        try:
+            return Server(self._footing, self._bridge, self._entrance, location, **_tls(self._footing))
+        except pa.ArrowException as error:
+            raise OSError(f"Arrow Flight cannot listen: {error!s:.200}") from error
+
+    def _renew(self) -> None:
+        """There is another certificate."""
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.create_task(self._replace())
+
+    async def _replace(self) -> None:
+        """A server with the pair of now listens; calls of the one before go on until they are over."""
+        tls = self._footing.tls
+        assert tls is not None, "else there is no pair to change"
+        shown = None
+        while shown is not tls.pair and not self._closing.is_set():
+            if self._server is not None:
+                self._end(self._server)
+                self._server = None
+            try:
+                shown, self._server = tls.pair, await asyncio.to_thread(self._opened, self.port)
+            except OSError as error:  # the old one has not let go of the port, or somebody else has it
+                shown = None
+                LOGGER.warning("Flight does not listen with the new certificate yet: %s", error)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), _RETRY_SECONDS)
+
+    def _end(self, server: Server) -> None:
+        """In a thread of its own: it waits for all calls, which may take as long as they like."""
+        loop = self._bridge.loop
+        over = loop.create_future()
+        self._ending.add(over)
+        over.add_done_callback(self._ending.discard)
+
+        def end() -> None:
+            server.shutdown()
+            loop.call_soon_threadsafe(over.set_result, None)
+
+        threading.Thread(target=end, name="mqueue-flight-end", daemon=True).start()
 
     async def close(self) -> None:
         """Let nobody in any more. What is at work is finished; who is silent then, or slow, loses the connection."""
-        loop = asyncio.get_running_loop()
-        patient_until = loop.time() + self._footing.bounds.drain_timeout_ms / 1000
-        ending = asyncio.create_task(asyncio.to_thread(self._server.shutdown))
-        while not (await asyncio.wait([ending], timeout=_CUT_SECONDS))[0]:
-            if not self._bridge.at_work or loop.time() > patient_until:
+        self._closing.set()
+        if self._footing.tls is not None:
+            self._footing.tls.changed.remove(self._renew)
+        if self._renewal is not None:
+            await self._renewal
+        if self._server is not None:
+            self._end(self._server)
+        patient_until = self._bridge.loop.time() + self._footing.bounds.drain_timeout_ms / 1000
+        while self._ending:
+            await asyncio.wait(self._ending, timeout=_CUT_SECONDS)
+            if self._ending and (not self._bridge.at_work or self._bridge.loop.time() > patient_until):
                 cut(self.port)
-        await ending
 
 
 async def open_face(footing: Footing, host: str, port: int) -> FlightFace:
@@ -179,23 +248,13 @@ async def open_face(footing: Footing, host: str, port: int) -> FlightFace:
     # What strangers get wrong is none of the operator's business; gRPC would write a line for each.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     await asyncio.to_thread(check_free, host, port)
-    bridge = Bridge(asyncio.get_running_loop())
-    entrance = Entrance(footing, bridge)
-    scheme = "grpc" if footing.tls is None else "grpc+tls"
-    shown = f"[{host}]" if ":" in host else host
-    try:
-        server = await asyncio.to_thread(
-            Server, footing, bridge, entrance, f"{scheme}://{shown}:{port}", **_tls(footing)
-        )
-    except pa.ArrowException as error:
-        raise OSError(f"Arrow Flight cannot listen: {error!s:.200}") from error
-    if footing.page is not None:
-        footing.page.registry.register(entrance.numbers)
-    return FlightFace(footing, bridge, server)
+    face = FlightFace(footing, host)
+    await face.listen(port)
+    return face
 
 
 def _tls(footing: Footing) -> dict[str, Any]:
-    """The pair of now: gRPC keeps it until the next start."""
+    """The pair of now."""
     tls = footing.tls
     if tls is None:
         return {}

@@ -6,6 +6,7 @@ Knows no sockets: asyncio, uvicorn and tests wrap their own. There is no way her
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 
 from mqueue.server.security.certificates import Pair, check_pair
 from mqueue.wire import tls as wire
@@ -21,6 +22,8 @@ class ServerTls:
     def __init__(self, pair: Pair, now: int, client_ca: bytes | None = None) -> None:
         self.client_ca = client_ca
         self.pair = pair
+        self.changed: list[Callable[[], None]] = []
+        """Told of every other pair: who cannot use `context`."""
         self._current = self.context = server_context(pair, now, client_ca)
         self.context.sni_callback = self._choose
 
@@ -30,6 +33,8 @@ class ServerTls:
             return False
         self._current = server_context(pair, now, self.client_ca)
         self.pair = pair
+        for tell in self.changed:
+            tell()
         return True
 
     def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, context: ssl.SSLContext) -> None:
