@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pika
@@ -47,6 +48,38 @@ def test_a_queue_is_the_same_at_both_nodes(ends: list[pika.BlockingConnection]) 
     there.basic_nack(method.delivery_tag, requeue=True)
     method, _, body = take(here, "orders", 1)[0]
     assert (method.redelivered, body) == (True, b"again")
+
+
+def test_those_who_publish_one_by_one_share_calls_and_nothing_else(
+    ports: list[int], request: pytest.FixtureRequest
+) -> None:
+    """Each is told of his own message: of some one is refused, which costs nobody else anything."""
+    clients, rounds = 8, 10
+    too_much = pika.BasicProperties(delivery_mode=2, headers={"note": "x" * 70_000})
+
+    def publish(number: int) -> int:
+        refused = 0
+        with connected(ports[number % 2], request.node.name) as connection:
+            channel = connection.channel()
+            channel.queue_declare("orders", durable=True)
+            channel.confirm_delivery()
+            for turn in range(rounds):
+                channel.basic_publish("", "orders", b"%d of %d" % (turn, number), PERSISTENT, mandatory=True)
+                try:
+                    channel.basic_publish("", "orders", b"?", too_much if number % 4 == 0 else PERSISTENT)
+                except pika.exceptions.NackError:
+                    refused += 1
+        return refused
+
+    with ThreadPoolExecutor(clients) as threads:
+        refused = list(threads.map(publish, range(clients)))
+    assert refused == [0 if number % 4 else rounds for number in range(clients)]
+    with connected(ports[0], request.node.name) as connection:
+        found = [body for _, _, body in take(connection.channel(), "orders", 2 * clients * rounds - sum(refused))]
+    assert found.count(b"?") == clients * rounds - sum(refused)
+    for number in range(clients):
+        own = [body for body in found if body.endswith(b" of %d" % number)]
+        assert own == [b"%d of %d" % (turn, number) for turn in range(rounds)], "in order, each once"
 
 
 def test_a_fan_out_over_servers(

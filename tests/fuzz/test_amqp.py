@@ -83,7 +83,7 @@ def read_record(data: bytes) -> None:
 
 
 def read_packed(data: bytes) -> None:
-    with suppress(IndexError):
+    with suppress(IndexError, ValueError):
         split(data)
 
 

@@ -9,10 +9,13 @@ from typing import Any
 
 import pika
 import pytest
+from cryptography import x509
 from msgspec.structs import replace
 from pamqp import commands
+from pika.credentials import ExternalCredentials
 from pika.exceptions import ChannelClosedByBroker, ProbableAccessDeniedError, ProbableAuthenticationError
 
+import mqueue
 from mqueue.config import Config, Jwt, Secret, Security, Tls
 from mqueue.server.security.certificates import write_pair
 from mqueue.server.security.tokens import issue
@@ -20,7 +23,7 @@ from mqueue.testing import ManualClock
 from mqueue.testing.server import RunningServer
 from tests.integration.amqp_line import GREETING, AmqpLine, raw
 from tests.integration.rabbits import PERSISTENT, config, connected, parameters, port_of, take
-from tests.unit.test_security_tls import SERVER, client_context
+from tests.unit.test_security_tls import CA, SERVER, client_context
 
 SECRET = "a secret of a test, long enough for HS256"
 
@@ -106,6 +109,38 @@ def test_rights_are_those_of_topics(port: int) -> None:
         refused(lambda c: c.queue_declare("orders.x", arguments=dead))
 
 
+def test_rights_of_topics_are_not_widened_by_exchanges_and_queues(server: RunningServer, port: int) -> None:
+    """Who may only read a topic cannot write to it, change it or make it go; who may only write does not read."""
+    with connected(port, "shop", **login("*:shop")) as owner:
+        channel = owner.channel()
+        channel.exchange_declare("events", "fanout")
+        channel.queue_declare("orders")
+    native = mqueue.Client(server.url, namespace="shop", token=token("*:shop"))
+    native.publish("ledger", b"1")
+    rights = ("read:shop/orders", "read:shop/ledger", "write:shop/events", "*:shop/my.*")
+    with native, connected(port, "shop", **login(*rights)) as connection:
+        connection.channel().exchange_declare("my.exchange", "fanout")
+        connection.channel().queue_declare("my.queue")
+        connection.channel().queue_bind("my.queue", "my.exchange")
+
+        def refused(call: Callable[[Any], Any]) -> None:
+            with pytest.raises(ChannelClosedByBroker, match=r"^\(403, "):
+                call(connection.channel())
+
+        refused(lambda c: c.queue_bind("orders", "my.exchange"))
+        refused(lambda c: c.queue_bind("my.queue", "events"))
+        refused(lambda c: c.exchange_bind("my.exchange", "events"))
+        refused(lambda c: c.exchange_declare("my.other", arguments={"alternate-exchange": "others"}))
+        refused(lambda c: c.exchange_declare("my.other", arguments={"alternate-exchange": ""}))
+        refused(lambda c: c.queue_declare("my.other", arguments={"x-dead-letter-exchange": ""}))
+        for arguments in ({"x-max-length": 1}, {"x-expires": 1}, {"x-message-ttl": 1}):
+            refused(lambda c, given=arguments: c.queue_declare("ledger", arguments=given))
+        refused(lambda c: c.queue_declare("ledger", auto_delete=True))
+        refused(lambda c: c.queue_declare("ledger", exclusive=True))
+        connection.channel().queue_declare("ledger")
+        assert connection.channel().basic_get("ledger")[2] == b"1"
+
+
 def test_another_namespace_is_not_entered(port: int) -> None:
     with pytest.raises(ProbableAccessDeniedError, match="530"):
         pika.BlockingConnection(parameters(port, "other", **login("*:team")))
@@ -151,3 +186,22 @@ def test_tls(tmp_path: Path) -> None:
             channel.queue_declare("orders")
             channel.basic_publish("", "orders", b"x" * 300_000)
             assert take(channel, "orders", 1)[0][2] == b"x" * 300_000
+
+
+def test_a_certificate_is_a_proof(tmp_path: Path) -> None:
+    """EXTERNAL: who has shown a certificate needs no password, and may do what is granted to its name."""
+    write_pair(SERVER, tmp_path)
+    (tmp_path / "ca.pem").write_bytes(CA.pem)
+    clients = {"dns:worker": ("*:default/orders",)}
+    tls = Tls(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"), client_ca_file=str(tmp_path / "ca.pem"))
+    with RunningServer(secured(replace(tls, clients=clients))) as server:
+        shown = client_context(SERVER.certificate, CA.issue(names=[x509.DNSName("worker")]))
+        external = {"ssl_options": pika.SSLOptions(shown, "localhost"), "credentials": ExternalCredentials()}
+        with connected(port_of(server), **external) as connection:
+            connection.channel().queue_declare("orders")
+            with pytest.raises(ChannelClosedByBroker, match=r"^\(403, "):
+                connection.channel().queue_declare("others")
+        stranger = client_context(SERVER.certificate, CA.issue(names=[x509.DNSName("stranger")]))
+        options = pika.SSLOptions(stranger, "localhost")
+        with pytest.raises(ProbableAuthenticationError, match="403"):
+            pika.BlockingConnection(parameters(port_of(server), ssl_options=options, credentials=ExternalCredentials()))

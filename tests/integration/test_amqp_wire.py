@@ -82,14 +82,16 @@ def test_frames_may_come_byte_by_byte(port: int) -> None:
         (502, raw(1, 1, b"\x00\x32\x00\x0a\x00\x00\xff")),
         (502, raw(1, 1, b"\x00\x3c\x00\x28\x00\x00\xff\xff")),
         (504, raw(1, 9, b"\x00\x3c\x00\x28")),
-        (504, frame.marshal(commands.Channel.Open(), 2048)),
+        (504, frame.marshal(commands.Channel.Open(), 1)),
+        (530, frame.marshal(commands.Channel.Open(), 2048)),
         (505, raw(2, 1, b"\x00\x3c\x00\x00" + bytes(10))),
         (505, raw(3, 1, b"body")),
         (505, raw(7, 1, b"")),
         (505, raw(3, 0, b"body")),
         (503, frame.marshal(commands.Connection.TuneOk(1, 131_072, 0), 0)),
         (540, raw(1, 1, b"\x00\x63\x00\x01")),
-        (540, frame.marshal(commands.Basic.QosOk(), 1)),
+        (503, frame.marshal(commands.Basic.QosOk(), 1)),
+        (503, frame.marshal(commands.Connection.Open(), 1)),
     ],
 )
 def test_bad_frames_end_the_connection(port: int, code: int, bad: bytes) -> None:
@@ -137,6 +139,15 @@ def test_a_channel_that_was_closed_ignores_what_was_on_its_way(port: int) -> Non
         line.say(commands.Channel.CloseOk())
         assert isinstance(line.ask(commands.Channel.Open()), commands.Channel.OpenOk)
         assert isinstance(line.ask(commands.Confirm.Select()), commands.Confirm.SelectOk)
+
+
+def test_what_nobody_wants_comes_back_at_once(port: int) -> None:
+    with AmqpLine.opened(port) as line:  # which does not ask for confirms: nothing else is sent to it
+        line.say(commands.Basic.Publish(exchange="", routing_key="nowhere", mandatory=True))
+        line.say(header.ContentHeader(0, 0))
+        told = line.read()
+        assert isinstance(told, commands.Basic.Return)
+        assert (told.reply_code, told.routing_key) == (312, "nowhere")
 
 
 def test_no_channel_before_the_connection_is_open(port: int) -> None:

@@ -71,6 +71,9 @@ def test_damaged_tables_and_properties_are_refused() -> None:
         del data[rng.randrange(len(data)) if number % 3 == 0 else len(data) :]
         with suppress(ValueError):
             properties.read(bytes(data))
+            properties.check(bytes(data))  # what can be read passes
+        with suppress(ValueError, IndexError):
+            properties.check(bytes(data))
 
 
 def test_properties_as_others_write_them() -> None:
@@ -95,3 +98,8 @@ def test_properties_as_others_write_them() -> None:
     }
     assert properties.write(found) == properties.write(properties.read(properties.write(found)))
     assert properties.read(properties.PERSISTENT) == {"delivery_mode": 2}
+    for good in (sent.marshal(), properties.PERSISTENT, properties.write(found)):
+        properties.check(good)
+        for bad in (good[:-1], good + b"x", b"", b"\xff\xff" + good[2:]):
+            with pytest.raises((ValueError, IndexError)):
+                properties.check(bad)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from mqueue.server.amqp.errors import COMMAND_INVALID, NOT_IMPLEMENTED, PRECONDITION_FAILED, Fault
-from mqueue.server.amqp.exchanges import DELAYED, TYPES, Exchange
+from mqueue.server.amqp.exchanges import DELAYED, MATCHES, TYPES, Exchange
 from mqueue.server.amqp.records import Queue
 from mqueue.server.amqp.tables import Timestamp
 
@@ -102,6 +102,13 @@ def check_exchange(exchange: Exchange) -> None:
     alternate = exchange.arguments.get("alternate-exchange")
     if alternate is not None and not isinstance(alternate, str):
         raise _invalid("alternate-exchange", alternate, "it takes a text")
+
+
+def check_match(arguments: Mapping[str, Any]) -> None:
+    """Of a binding to an exchange that routes by headers. Raises Fault."""
+    given = arguments.get("x-match", "all")
+    if given not in MATCHES:
+        raise _invalid("x-match", given, f"it takes one of {', '.join(MATCHES)}")
 
 
 def check_same_exchange(exchange: Exchange, wanted: Exchange) -> None:

@@ -12,13 +12,14 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from mqueue.broker.message import AsyncMessage
-from mqueue.model.errors import Closed, Error, LeaseLost, Refused
+from mqueue.model.errors import Closed, Error, LeaseLost, NotFound, Refused
 from mqueue.model.message import Draft
 from mqueue.model.names import dlq_name
 from mqueue.server.amqp import properties
 from mqueue.server.amqp.content import Reader, headers_of, texts
 from mqueue.server.amqp.deaths import REASONS, after_death, goes_round
-from mqueue.server.amqp.drafting import item_for
+from mqueue.server.amqp.drafting import item_for, keys_of
+from mqueue.server.amqp.errors import Fault
 from mqueue.server.amqp.names import topic_of
 from mqueue.server.amqp.outlet import Item
 from mqueue.server.amqp.records import Queue
@@ -41,6 +42,8 @@ class Undertaker:
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
         self._at_work: dict[str, asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        """Whose queue is gone: they let go of what they hold."""
 
     def look(self) -> None:
         queues = self._vhost.catalog.contents.queues
@@ -48,10 +51,28 @@ class Undertaker:
         for name in wanted - self._at_work.keys():
             self._at_work[name] = asyncio.create_task(self._run(name), name="mqueue-amqp-undertaker")
         for name in self._at_work.keys() - wanted:
-            self._at_work.pop(name).cancel()
+            task = self._at_work.pop(name)
+            task.cancel()
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def finish(self, queue: Queue) -> bool:
+        """Of a queue that is gone: hand on what died in it before. Whether that is all of it."""
+        if self._leaving:
+            await asyncio.wait(self._leaving)
+        broker, graves = self._vhost.broker, dlq_name(topic_of(queue.name))
+        try:
+            while found := await broker.receive(graves, _AT_ONCE):
+                await self._bury(queue, found)
+        except NotFound:
+            pass
+        except Error as error:
+            LOGGER.warning("queue %r is gone, and what died in it stays in %r: %s", queue.name, graves, error)
+            return False
+        return True
 
     async def close(self) -> None:
-        tasks, self._at_work = list(self._at_work.values()), {}
+        tasks, self._at_work = [*self._at_work.values(), *self._leaving], {}
         for task in tasks:
             task.cancel()
         if tasks:
@@ -73,6 +94,9 @@ class Undertaker:
                     pass  # they come again
                 except Error as error:
                     LOGGER.warning("the dead of queue %r stay where they are for now: %s", name, error)
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                except Exception:
+                    LOGGER.exception("the dead of queue %r stay where they are for now", name)
                     await asyncio.sleep(_PAUSE_SECONDS)
                 await asyncio.sleep(0)
         finally:
@@ -103,25 +127,36 @@ class Undertaker:
         reason = REASONS.get(str(told.get("x-reason", "")), "delivery_limit")
         own = {name: value for name, value in told.items() if name not in _TOLD}
         address, raw = Reader(queue.name).read_headers(own)
-        came_by, key = texts(address)
         try:
+            came_by, key = texts(address)
             values = properties.read(raw)
-        except ValueError:
-            values = {}
-        after = after_death(values, queue.name, reason, came_by, key, self._vhost.clock.now() // 1000)
+        except ValueError:  # somebody else's header, that looks like ours
+            came_by, key, values = "", queue.name, {}
+        keys = _keys(key, values)
+        after = after_death(values, queue.name, reason, came_by, keys, self._vhost.clock.now() // 1000)
         contents = self._vhost.catalog.contents
         exchange = queue.dead_exchange or ""
-        key = queue.dead_key if queue.dead_key is not None else key
+        if queue.dead_key is not None:
+            key, keys = queue.dead_key, [queue.dead_key]
+            after["headers"].pop("CC", None)
         if exchange not in contents.exchanges:
             return []
         headers = headers_of(exchange, key, properties.write(after), after)
-        targets = contents.router.route(exchange, key, after["headers"])
+        routed = (contents.router.route(exchange, one, after["headers"]) for one in keys)
+        targets = dict.fromkeys(target for found in routed for target in found)
         level = after.get("priority", 0)
         return [
             item_for(topic_of(name), contents.queues[name], message.payload, headers, None, None, level)
             for name in targets
             if reason == "rejected" or not goes_round(after["headers"], name)
         ]
+
+
+def _keys(key: str, values: dict[str, Any]) -> list[str]:
+    try:
+        return keys_of(key, values)
+    except Fault:  # it came another way, and means something else by that header
+        return [key]
 
 
 def _draft(item: Item) -> Any:

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from mqueue.server.amqp.connection import Connection
 
 
+_ASIDE_BYTES = 256
+"""About what it takes to remember one publish or settlement."""
+
+
 class Delivered(Struct, frozen=True, gc=False):
     """A message that a client has. `consumer` None: it was got."""
 
@@ -51,6 +55,8 @@ class Channel:
         self.number = number
         self.consumers: dict[str, Consumer] = {}
         self.unsettled: dict[int, Delivered] = {}
+        self.got_one_by_one = 0
+        """So many of these were asked for: they do not count as prefetched."""
         self.prefetch = 0
         """Of all its consumers together; 0: no limit."""
         self.consumer_prefetch = 0
@@ -63,6 +69,8 @@ class Channel:
         self.published = 0
         """So many messages were published since it confirms."""
         self.transaction: tuple[list[Publication], list[Settling]] | None = None
+        self._aside = 0
+        """Bytes of what waits for its commit."""
         self.last_queue = ""
         self.reply_queue = ""
         """Where answers come that are sent straight to this channel."""
@@ -134,11 +142,18 @@ class Channel:
             raise Fault(UNEXPECTED_FRAME, f"{what}, and a message before it is not whole")
 
     def drop_partial(self) -> None:
-        """Forget a message that is not whole."""
-        self.connection.hold(-sum(map(len, self._pieces)))
-        self._begun, self._pieces = None, []
+        """Forget a message that is not whole, and what is not committed."""
+        self.connection.hold(-sum(map(len, self._pieces)) - self._aside)
+        self._begun, self._pieces, self._aside = None, [], 0
+        if self.transaction is not None:
+            self.transaction = [], []
 
     # Out
+
+    @property
+    def shared_room(self) -> int:
+        """What is left of the prefetch of all its consumers, if it has one."""
+        return self.prefetch - len(self.unsettled) + self.got_one_by_one
 
     @property
     def open_for_delivery(self) -> bool:
@@ -149,22 +164,20 @@ class Channel:
     ) -> None:
         """Hand a message to a consumer. It is sent with the next flush."""
         tag = self._tag = self._tag + 1
+        connection, body = self.connection, message.payload
         if not consumer.no_ack:
             self.unsettled[tag] = Delivered(message, queue, consumer)
             consumer.held += 1
-            self.connection.handed += len(message.payload)
-        connection = self.connection
-        connection.out.append(
-            frames.delivery(
-                self.number, consumer.start, tag, again, address, raw, message.payload, connection.frame_max
-            )
-        )
+            connection.handed += len(body)
+        consumer.deliveries.write(connection.out, tag, again, address, raw, body)
 
     def got(self, queue: str, message: AsyncMessage, no_ack: bool) -> int:
         """The tag of a message that was asked for."""
         tag = self._tag = self._tag + 1
         if not no_ack:
             self.unsettled[tag] = Delivered(message, queue, None)
+            self.got_one_by_one += 1
+            self.connection.handed += len(message.payload)
         return tag
 
     def cancelled(self, consumer: Consumer) -> None:
@@ -176,20 +189,35 @@ class Channel:
     # Settle
 
     def puts_aside(self, publication: Publication | None = None, settling: Settling | None = None) -> bool:
-        """Whether something waits for the commit of this channel."""
+        """Whether something waits for the commit of this channel. Raises Fault where too much does."""
         if self.transaction is None:
             return False
         published, settlings = self.transaction
+        size = _ASIDE_BYTES
         if publication is not None:
             published.append(publication)
+            size += len(publication.body) + len(publication.raw)
         if settling is not None:
             settlings.append(settling)
+        self._aside += size
+        self.connection.hold(size)
         return True
+
+    def taken_aside(self) -> tuple[list[Publication], list[Settling]]:
+        """What waits for the commit; from now on nothing does. Raises Fault."""
+        if self.transaction is None:
+            raise Fault(PRECONDITION_FAILED, "channel is not transactional")
+        found, self.transaction = self.transaction, ([], [])
+        size, self._aside = self._aside, 0
+        self.connection.hold(-size)
+        return found
 
     def taken(self, tag: int) -> Delivered | None:
         """Take out one message, if it is there."""
         found = self.unsettled.pop(tag, None)
-        return None if found is None else self._freed(found)
+        if found is not None:
+            self._free(found)
+        return found
 
     def settled(self, tag: int, multiple: bool) -> Iterator[Delivered]:
         """Take out what a tag stands for: one, all up to it, or all. Raises Fault for one that is unknown."""
@@ -206,10 +234,13 @@ class Channel:
         for number in list(unsettled):
             if number > most:
                 break
-            yield self._freed(unsettled.pop(number))
+            found = unsettled.pop(number)
+            self._free(found)
+            yield found
 
-    def _freed(self, delivered: Delivered) -> Delivered:
+    def _free(self, delivered: Delivered) -> None:
+        self.connection.handed -= len(delivered.message.payload)
         if delivered.consumer is not None:
             delivered.consumer.held -= 1
-            self.connection.handed -= len(delivered.message.payload)
-        return delivered
+        else:
+            self.got_one_by_one -= 1

@@ -41,9 +41,11 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("mqueue.amqp")
 
 HELD_BYTES_MAX = 64 * MIB
-"""Of messages that are not whole yet, on all channels."""
+"""Of messages that are not whole yet, or not committed, on all channels."""
 WRITE_BYTES_MAX = MIB
 """If more than this was not taken by the client nothing more is delivered."""
+ANSWERS_BYTES_MAX = 16 * MIB
+"""If more than this was not taken nothing more is done for the client, nor read: answers are as long as it likes."""
 HANDED_BYTES_MAX = 128 * MIB
 """Of messages that the client has and has not settled. If it has more than this nothing more is delivered."""
 _HEARTBEATS_MISSED = 2
@@ -68,6 +70,8 @@ class Connection(asyncio.Protocol):
         self.out: list[bytes] = []
         """To be sent with the next flush."""
         self.writable = True
+        self._relieved = asyncio.Event()
+        self._relieved.set()
         self.handed = 0
         """Bytes of messages that the client has and has not settled."""
         self.wants_cancels = False
@@ -107,17 +111,21 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._state = "closed"
         self.writable = False
+        self._relieved.set()
         self._face.dismiss(self)
         if self._session is not None:
             self._session.end(drop=False)
 
     def pause_writing(self) -> None:
         self.writable = False
+        self._relieved.clear()
 
     def resume_writing(self) -> None:
         self.writable = True
+        self._relieved.set()
         if self._session is not None:
             self._session.ring()
+            self._session.go_on()
 
     def pause(self, full: bool) -> None:
         """Read nothing for now, or go on."""
@@ -126,20 +134,35 @@ class Connection(asyncio.Protocol):
             if full:
                 self._transport.pause_reading()
             else:
+                self._heard_at = self._loop.time()  # until now it could not be heard
                 self._transport.resume_reading()
 
     def hold(self, size: int) -> None:
-        """So many bytes more of messages that are not whole. Raises Fault."""
+        """So many bytes more of messages that are not whole, or not committed. Raises Fault."""
         self._held += size
         if self._held > HELD_BYTES_MAX:
-            raise Fault(RESOURCE_ERROR, f"more than {HELD_BYTES_MAX} bytes of messages that are not whole")
+            raise Fault(RESOURCE_ERROR, f"more than {HELD_BYTES_MAX} bytes of messages are not whole, or not committed")
 
     # Out
 
     @property
     def takes_more(self) -> bool:
         """Whether the client reads, and has not more in hand than it may."""
-        return self.writable and self.handed < HANDED_BYTES_MAX
+        return self.writable and not self.laden
+
+    @property
+    def laden(self) -> bool:
+        """Whether the client has as much in hand as it may."""
+        return self.handed >= HANDED_BYTES_MAX
+
+    @property
+    def choked(self) -> bool:
+        """Whether the client takes no answers."""
+        return not self._relieved.is_set() and self._transport.get_write_buffer_size() > ANSWERS_BYTES_MAX
+
+    async def relieved(self) -> None:
+        """Until it has taken them, or is gone."""
+        await self._relieved.wait()
 
     @property
     def frame_max(self) -> int:

@@ -17,6 +17,7 @@ from mqueue.broker.message import AsyncMessage
 from mqueue.model.errors import Closed, Error
 from mqueue.model.limits import MIB
 from mqueue.server.amqp.content import Reader
+from mqueue.server.amqp.frames import Deliveries
 from mqueue.server.amqp.names import GROUP, topic_of
 
 if TYPE_CHECKING:
@@ -38,13 +39,10 @@ _PAUSE_SECONDS = 1.0
 class Consumer:
     """Somebody who consumes, on a channel. `prefetch` 0: as much as there is."""
 
-    def __init__(
-        self, channel: Channel, tag: str, start: bytes, no_ack: bool, prefetch: int, exclusive: bool, queue: str
-    ) -> None:
+    def __init__(self, channel: Channel, tag: str, no_ack: bool, prefetch: int, exclusive: bool, queue: str) -> None:
         self.channel = channel
         self.tag = tag
-        self.start = start
-        """The beginning of each delivery: method and consumer tag."""
+        self.deliveries = Deliveries(channel.number, tag, channel.connection.frame_max)
         self.no_ack = no_ack
         self.prefetch = prefetch
         self.exclusive = exclusive
@@ -60,7 +58,7 @@ class Consumer:
         if self.no_ack:
             return _BOUNDLESS
         own = self.prefetch - self.held if self.prefetch else _BOUNDLESS
-        shared = channel.prefetch - len(channel.unsettled) if channel.prefetch else _BOUNDLESS
+        shared = channel.shared_room if channel.prefetch else _BOUNDLESS
         return max(min(own, shared), 0)
 
 
@@ -170,13 +168,16 @@ class Dispatcher:
     def _turns(self, count: int) -> list[Consumer]:
         """Whose turn it is, so many times, or as long as somebody has room."""
         rooms = {consumer: consumer.room for consumer in self._turn}
-        shared = {c.channel: c.channel.prefetch - len(c.channel.unsettled) for c in rooms if c.channel.prefetch}
+        shared = {c.channel: c.channel.shared_room for c in rooms if c.channel.prefetch}
         waiting = deque(consumer for consumer, room in rooms.items() if room)
         chosen: list[Consumer] = []
         while waiting and len(chosen) < count:
-            if len(waiting) == 1 and not shared:
-                chosen += [waiting[0]] * min(count - len(chosen), rooms[waiting[0]])
-                break
+            if not shared:  # whole rounds, as long as all of them have room
+                rounds = min(*(rooms[one] for one in waiting), -(-(count - len(chosen)) // len(waiting)))
+                chosen += list(waiting) * rounds
+                rooms = {one: rooms[one] - rounds for one in waiting}
+                waiting = deque(one for one in waiting if rooms[one])
+                continue
             consumer = waiting.popleft()
             if consumer.channel in shared and not consumer.no_ack:
                 if shared[consumer.channel] <= 0:
@@ -186,6 +187,7 @@ class Dispatcher:
             rooms[consumer] -= 1
             if rooms[consumer]:
                 waiting.append(consumer)
+        del chosen[count:]
         if chosen:
             self._turn.rotate(-1 - self._turn.index(chosen[-1]))
         return chosen

@@ -39,10 +39,12 @@ def headers_of(exchange: str, key: str, raw: bytes, values: Mapping[str, Any]) -
 
 
 def split(packed: bytes) -> tuple[bytes, bytes]:
-    """Exchange and routing key as they travel, and the properties."""
+    """Exchange and routing key as they travel, and the properties. Raises ValueError or IndexError for what is none."""
     middle = 1 + packed[0]
     stop = middle + 1 + packed[middle]
-    return packed[:stop], packed[stop:]
+    raw = packed[stop:]
+    properties.check(raw)
+    return packed[:stop], raw
 
 
 def texts(address: bytes) -> tuple[str, str]:
@@ -67,7 +69,7 @@ class Reader:
         if packed is not None:
             try:
                 return split(packed.encode() if isinstance(packed, str) else packed)
-            except IndexError:
+            except (IndexError, ValueError):
                 pass  # somebody else's header of that name
         return self._straight, _foreign(headers)
 

@@ -16,14 +16,14 @@ REASONS = {"rejected": "rejected", "expired": "expired", "max_retries": "deliver
 
 
 def after_death(
-    values: Mapping[str, Any], queue: str, reason: str, exchange: str, key: str, seconds: int
+    values: Mapping[str, Any], queue: str, reason: str, exchange: str, keys: Sequence[str], seconds: int
 ) -> dict[str, Any]:
-    """The properties of a message that died in a queue, into which `exchange` and `key` had brought it."""
+    """The properties of a message that died in a queue, into which `exchange` and `keys` had brought it."""
     headers = dict(values.get("headers") or {})
     deaths = [dict(one) for one in deaths_of(headers)]
     told = next((one for one in deaths if (one.get("queue"), one.get("reason")) == (queue, reason)), None)
     if told is None:
-        told = {"reason": reason, "queue": queue, "exchange": exchange, "routing-keys": [key], "count": 0}
+        told = {"reason": reason, "queue": queue, "exchange": exchange, "routing-keys": list(keys), "count": 0}
     else:
         deaths.remove(told)
     told["count"] = int(told.get("count", 0)) + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,8 @@ from mqueue.server.amqp.outlet import Item
 from mqueue.server.amqp.records import Queue
 
 _REPLY_TO = REPLY_TO.encode()
+_COPIES = ("CC", _BLIND := "BCC")
+_WHOLE = re.compile("-?[0-9]{1,18}")
 _MS_MAX = 10 * 365 * 86_400_000
 
 
@@ -50,6 +53,26 @@ def addressed(publication: Publication, reply_queue: str) -> Publication:
     if not reply_queue:
         raise Fault(PRECONDITION_FAILED, "fast reply consumer does not exist", PUBLISH)
     return replace(publication, raw=properties.write({**values, "reply_to": reply_queue}))
+
+
+def keys_of(key: str, values: Mapping[str, Any]) -> list[str]:
+    """By which a message is routed: its key, and those in its headers `CC` and `BCC`. Raises Fault."""
+    keys, headers = [key], values.get("headers") or {}
+    for name in _COPIES:
+        more = headers.get(name, [])
+        if not isinstance(more, list) or not all(isinstance(one, str) for one in more):
+            raise Fault(PRECONDITION_FAILED, f"header {name} {more!r:.80}; it takes a list of texts", PUBLISH)
+        keys += more
+    return keys
+
+
+def without_blind(publication: Publication, values: dict[str, Any]) -> Publication:
+    """Nobody is told who got a blind copy."""
+    headers = values.get("headers") or {}
+    if _BLIND not in headers:
+        return publication
+    values["headers"] = {name: value for name, value in headers.items() if name != _BLIND}
+    return replace(publication, raw=properties.write(values))
 
 
 def items_of(
@@ -93,10 +116,8 @@ def _milliseconds(given: Any, name: str) -> int | None:
     """A whole number, or the text of one."""
     if given is None:
         return None
-    try:
-        found = int(given)
-    except (TypeError, ValueError, OverflowError):
-        found = -1
+    whole = isinstance(given, int) or (isinstance(given, str) and _WHOLE.fullmatch(given))
+    found = int(given) if whole else -1
     if name == "x-delay" and found < 0:  # what was delayed before has it negated
         return None
     if isinstance(given, bool) or not 0 <= found <= _MS_MAX:

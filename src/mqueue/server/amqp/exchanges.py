@@ -13,6 +13,8 @@ from msgspec import Struct
 
 DEFAULT = ""
 TYPES = ("direct", "fanout", "topic", "headers")
+MATCHES = ("all", "any", "all-with-x", "any-with-x")
+"""How a binding to an exchange of headers is met."""
 DELAYED = "x-delayed-message"
 """A type that keeps a message back for as long as its header `x-delay` says, and then routes as another type does."""
 _REMEMBERED_MAX = 10_000

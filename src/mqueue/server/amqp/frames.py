@@ -163,30 +163,35 @@ def got(channel: int, tag: int, redelivered: bool, address: bytes, left: int) ->
     return frame(METHOD, channel, head + address + _INDEX.pack(min(left, 0xFFFFFFFF)))
 
 
-def delivery(
-    channel: int, start: bytes, tag: int, redelivered: bool, address: bytes, raw: bytes, body: bytes, frame_max: int
-) -> bytes:
-    """A message on its way to a consumer: method, header and body in one go. `start`: method and consumer tag."""
-    size = len(body)
-    if 0 < size <= frame_max - OVERHEAD:
-        return b"".join(
-            (
-                _HEAD.pack(METHOD, channel, len(start) + 9 + len(address)),
-                start,
-                _NUMBER.pack(tag),
-                b"\x01" if redelivered else b"\x00",
-                address,
-                END,
-                _HEADED.pack(HEADER, channel, 12 + len(raw), BASIC, 0, size),
-                raw,
-                END,
-                _HEAD.pack(BODY, channel, size),
-                body,
-                END,
-            )
-        )
-    head = frame(METHOD, channel, start + _NUMBER.pack(tag) + bytes([redelivered]) + address)
-    return head + content(channel, raw, body, frame_max)
+class Deliveries:
+    """Messages on their way to a consumer: method, header and body in one go. What is the same in many of them, all but
+    delivery tags and bodies, is made once."""
+
+    def __init__(self, channel: int, consumer_tag: str, frame_max: int) -> None:
+        self._channel = channel
+        self._start = _INDEX.pack(DELIVER) + short_text(consumer_tag)
+        self._frame_max = frame_max
+        self._shape: tuple[bool, bytes, bytes, int] | None = None
+        self._before = self._after = b""
+
+    def write(self, out: list[bytes], tag: int, redelivered: bool, address: bytes, raw: bytes, body: bytes) -> None:
+        size = len(body)
+        if not 0 < size <= self._frame_max - OVERHEAD:
+            flag = bytes([redelivered])
+            out.append(frame(METHOD, self._channel, self._start + _NUMBER.pack(tag) + flag + address))
+            out.append(content(self._channel, raw, body, self._frame_max))
+            return
+        shape = (redelivered, address, raw, size)
+        if shape != self._shape:
+            self._take_shape(*shape)
+        out += (self._before, _NUMBER.pack(tag), self._after, body, END)
+
+    def _take_shape(self, redelivered: bool, address: bytes, raw: bytes, size: int) -> None:
+        channel, start = self._channel, self._start
+        header = _HEADED.pack(HEADER, channel, 12 + len(raw), BASIC, 0, size)
+        self._before = _HEAD.pack(METHOD, channel, len(start) + 9 + len(address)) + start
+        self._after = b"".join((bytes([redelivered]), address, END, header, raw, END, _HEAD.pack(BODY, channel, size)))
+        self._shape = redelivered, address, raw, size
 
 
 def content(channel: int, raw: bytes, body: bytes, frame_max: int) -> bytes:

@@ -20,6 +20,7 @@ from mqueue.server.amqp.consuming import Consumer
 from mqueue.server.amqp.content import Reader
 from mqueue.server.amqp.errors import (
     ACCESS_REFUSED,
+    CHANNEL_ERROR,
     COMMAND_INVALID,
     NOT_ALLOWED,
     NOT_FOUND,
@@ -27,7 +28,7 @@ from mqueue.server.amqp.errors import (
     PRECONDITION_FAILED,
     Fault,
 )
-from mqueue.server.amqp.exchanges import Exchange
+from mqueue.server.amqp.exchanges import DEFAULT, Exchange
 from mqueue.server.amqp.names import GROUP, REPLY_TO, topic_of
 from mqueue.server.amqp.publishing import Publisher
 from mqueue.server.amqp.rights import Rights
@@ -52,8 +53,10 @@ class Methods:
     async def run(self, channel: Channel, method: Any) -> Frame | bytes | None:
         """The answer, if there is one. Raises Fault or Error."""
         call = _CALLS.get(type(method))
+        if isinstance(method, commands.Channel.Open):
+            raise Fault(CHANNEL_ERROR, f"second 'channel.open' seen on channel {channel.number}", method.index)
         if call is None:
-            raise Fault(NOT_IMPLEMENTED, f"{method.name} is not for servers, or not done", method.index)
+            raise Fault(COMMAND_INVALID, f"{method.name} is not for servers, or not for channels", method.index)
         return await call(self, channel, method)
 
     # Channels
@@ -88,7 +91,9 @@ class Methods:
 
     async def _exchange_declare(self, channel: Channel, told: commands.Exchange.Declare) -> Frame | None:
         arguments = plain(told.arguments)
-        name = _name(told.exchange)
+        name = told.exchange
+        if name == DEFAULT:
+            raise Fault(ACCESS_REFUSED, "operation not permitted on the default exchange: it is there, for good")
         if told.passive:
             await self._topology.known_exchange(name)
         else:
@@ -116,7 +121,7 @@ class Methods:
             return None if told.nowait else frames.declared(channel.number, REPLY_TO, 0, 0)
         if told.passive:
             name = self._queue_of(channel, told.queue)
-            self._rights.demand_any(("publish", "receive"), topic_of(_name(name)))
+            self._rights.demand_any(("publish", "receive"), topic_of(name))
             await self._topology.known(name)
             await self._vhost.touch(name)
         else:
@@ -131,13 +136,12 @@ class Methods:
 
     async def _queue_bind(self, channel: Channel, told: commands.Queue.Bind) -> Frame | None:
         queue, arguments = self._queue_of(channel, told.queue), told.arguments or {}
-        key = channel.last_queue if not told.queue and not told.routing_key else told.routing_key
-        await self._topology.bind(told.exchange, "queue", queue, key, arguments)
+        await self._topology.bind(told.exchange, "queue", queue, _key_of(told, queue), arguments)
         return None if told.nowait else commands.Queue.BindOk()
 
     async def _queue_unbind(self, channel: Channel, told: commands.Queue.Unbind) -> Frame:
-        queue = self._queue_of(channel, told.queue)
-        await self._topology.unbind(told.exchange, "queue", queue, told.routing_key, told.arguments or {})
+        queue, arguments = self._queue_of(channel, told.queue), told.arguments or {}
+        await self._topology.unbind(told.exchange, "queue", queue, _key_of(told, queue), arguments)
         return commands.Queue.UnbindOk()
 
     async def _queue_purge(self, channel: Channel, told: commands.Queue.Purge) -> Frame | None:
@@ -177,9 +181,8 @@ class Methods:
         if others and (told.exclusive or any(other.exclusive for other in others)):
             raise Fault(ACCESS_REFUSED, f"queue {name!r:.100} in exclusive use")
         await self._vhost.use(name)
-        start = frames.DELIVER.to_bytes(4, "big") + short_text(tag)
         prefetch = channel.consumer_prefetch
-        consumer = Consumer(channel, tag, start, told.no_ack, prefetch, told.exclusive, name)
+        consumer = Consumer(channel, tag, told.no_ack, prefetch, told.exclusive, name)
         channel.consumers[tag] = consumer
         if not told.nowait:
             channel.connection.send(frames.named(channel.number, frames.CONSUME_OK, short_text(tag)))
@@ -217,6 +220,8 @@ class Methods:
         topic = topic_of(name)
         self._rights.demand("receive", topic)
         await self._vhost.touch(name)
+        if channel.connection.laden and not told.no_ack:
+            raise Fault(PRECONDITION_FAILED, f"{channel.connection.handed} bytes of messages are not settled yet")
         found = await self._vhost.broker.receive(topic, 1, group=GROUP, visibility=GOT_LASTS_SECONDS)
         if not found:
             return commands.Basic.GetEmpty()
@@ -250,8 +255,7 @@ class Methods:
 
     async def _tx_commit(self, channel: Channel, told: commands.Tx.Commit) -> Frame:
         """What was published first: if that fails nothing is settled."""
-        published, settlings = _transaction(channel)
-        channel.transaction = [], []
+        published, settlings = channel.taken_aside()
         faults = await self._publisher.publish((channel, one) for one in published)
         batch = Batch()
         faults = faults or batch.take(settlings)
@@ -265,21 +269,13 @@ class Methods:
         return commands.Tx.CommitOk()
 
     async def _tx_rollback(self, channel: Channel, told: commands.Tx.Rollback) -> Frame:
-        _transaction(channel)
-        channel.transaction = [], []
+        channel.taken_aside()
         return commands.Tx.RollbackOk()
 
 
-def _transaction(channel: Channel) -> Any:
-    if channel.transaction is None:
-        raise Fault(PRECONDITION_FAILED, "channel is not transactional")
-    return channel.transaction
-
-
-def _name(name: str) -> str:
-    if not name:
-        raise Fault(COMMAND_INVALID, "no name is given")
-    return name
+def _key_of(told: commands.Queue.Bind | commands.Queue.Unbind, queue: str) -> str:
+    """Neither queue nor key: the key is the name of the last queue, too."""
+    return queue if not told.queue and not told.routing_key else told.routing_key
 
 
 _CALLS: dict[type, Callable[[Methods, Channel, Any], Awaitable[Frame | bytes | None]]] = {

@@ -2,7 +2,8 @@
 
 One call is all or none. If it is refused, its halves are tried, and so on: a message that cannot be taken costs no
 other one its place. Where topics live on several servers they cannot be in one commit: then each has a call of its own,
-and whoever published to several is answered when all of them have.
+and whoever published to several is answered when all of them have. Through a cluster the calls of all connections to
+one topic are joined.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from mqueue.broker.aio import AsyncBroker
 from mqueue.model.errors import Error, QueueFull, Refused
 from mqueue.model.limits import Limits
 from mqueue.model.message import Draft
+from mqueue.server.amqp.joining import Joined
 
 LOGGER = logging.getLogger("mqueue.amqp")
 
 _ELSEWHERE = "elsewhere"
 """The code with which a cluster refuses what cannot be one commit."""
+_TOO_MANY = "quota_too_small"
+"""More in one call than a minute allows: of several who share it each may be within it."""
 
 
 class Item(Struct, frozen=True, gc=False):
@@ -33,14 +37,31 @@ class Item(Struct, frozen=True, gc=False):
 
 
 class Outlet:
-    def __init__(self, broker: AsyncBroker, limits: Limits) -> None:
+    """`joins`: those who publish to one topic share calls."""
+
+    def __init__(self, broker: AsyncBroker, limits: Limits, joins: bool) -> None:
         self._broker = broker
+        self._joins = joins
+        self._lines: dict[str, Joined[Item, dict[int, Error]]] = {}
+        """By topic: those that somebody publishes to now."""
         self._most = limits.call_messages_max
         self._bytes_max = limits.call_bytes_max // 2
         """Half of it: headers count, too."""
 
     async def send(self, items: Sequence[Item]) -> dict[int, Error]:
         """Publish them; those that were not taken, by their place, and why. All others are durable on return."""
+        topic = items[0].topic if items and self._joins else None
+        if topic is None or any(item.topic != topic for item in items):
+            return await self._send(items)
+        line = self._lines.setdefault(topic, Joined(self._send))
+        try:
+            lost, start = await line.call(items)
+        finally:
+            if line.idle and self._lines.get(topic) is line:
+                del self._lines[topic]
+        return {place - start: error for place, error in lost.items() if start <= place < start + len(items)}
+
+    async def _send(self, items: Sequence[Item]) -> dict[int, Error]:
         lost: dict[int, Error] = {}
         for chosen in self._calls(items):
             await self._try(items, chosen, lost)
@@ -60,16 +81,14 @@ class Outlet:
     async def _try(self, items: Sequence[Item], chosen: Sequence[int], lost: dict[int, Error]) -> None:
         try:
             await self._publish([items[place] for place in chosen])
-        except Refused as error:
+        except Error as error:
             if error.code == _ELSEWHERE:
                 await self._apart(items, chosen, lost)
-            else:
+            elif isinstance(error, (Refused, QueueFull)) or error.code == _TOO_MANY:
                 await self._halves(items, chosen, lost, error)
-        except QueueFull as error:
-            await self._halves(items, chosen, lost, error)
-        except Error as error:
-            LOGGER.warning("%s messages could not be published: %s", len(chosen), error)
-            lost.update(dict.fromkeys(chosen, error))
+            else:
+                LOGGER.warning("%s messages could not be published: %s", len(chosen), error)
+                lost.update(dict.fromkeys(chosen, error))
 
     async def _publish(self, chosen: list[Item]) -> None:
         topic = chosen[0].topic

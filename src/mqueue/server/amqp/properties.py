@@ -36,6 +36,28 @@ _BITS = tuple((name, 1 << 15 - number) for number, name in enumerate(NAMES))
 _FLAGS = struct.Struct(">H")
 _TIME = struct.Struct(">Q")
 _MORE = 1
+_TABLE = 1 << 13
+_SIZES = tuple((bit, {"delivery_mode": 1, "priority": 1, "timestamp": 8}.get(name, 0)) for name, bit in _BITS)
+"""Bytes of each; 0: it says itself how many."""
+
+
+def check(raw: bytes) -> None:
+    """See that they end where they should. Raises ValueError or IndexError."""
+    if raw == PERSISTENT:
+        return
+    flags, at = int.from_bytes(raw[:2], "big"), 2
+    if len(raw) < 2 or flags & 3:
+        raise ValueError(f"properties of {len(raw)} bytes, flags {flags:#06x}")
+    for bit, size in _SIZES:
+        if flags & bit:
+            if size:
+                at += size
+            elif bit == _TABLE:
+                at += 4 + int.from_bytes(raw[at : at + 4], "big")
+            else:
+                at += 1 + raw[at]
+    if at != len(raw):
+        raise ValueError(f"properties of {len(raw)} bytes, where there should be {at}")
 
 
 def read(raw: bytes) -> dict[str, Any]:

@@ -15,12 +15,13 @@ from mqueue.model.errors import Error, QueueFull
 from mqueue.server.amqp import frames
 from mqueue.server.amqp.channel import Channel
 from mqueue.server.amqp.content import address_of
-from mqueue.server.amqp.drafting import Publication, addressed, items_of
-from mqueue.server.amqp.errors import ACCESS_REFUSED, NO_ROUTE, Fault, fault_of
+from mqueue.server.amqp.drafting import Publication, addressed, items_of, keys_of, without_blind
+from mqueue.server.amqp.errors import ACCESS_REFUSED, NO_ROUTE, PRECONDITION_FAILED, Fault, fault_of
 from mqueue.server.amqp.exchanges import DEFAULT
 from mqueue.server.amqp.names import topic_of
 from mqueue.server.amqp.outlet import Item
 from mqueue.server.amqp.properties import PERSISTENT
+from mqueue.server.amqp.records import Queue
 from mqueue.server.amqp.rights import Rights
 from mqueue.server.amqp.topology import Topology
 from mqueue.server.amqp.vhost import Vhost
@@ -54,9 +55,14 @@ class Publisher:
         self._topology = topology
 
     async def publish(self, published: Iterable[Published]) -> list[tuple[Channel, Fault]]:
-        """Durable, and confirmed, on return. Which channels end by it, and why."""
+        """What a transaction published: durable on return. Which channels end by it, and why."""
         routed = await self.route(published)
-        return routed.faults + self.confirm(routed, await self._vhost.outlet.send(routed.items))
+        lost = await self._vhost.outlet.send(routed.items)
+        faults = routed.faults + self.confirm(routed, lost)
+        if lost and not faults:  # by a queue that is full: without a word it would be as if all were there
+            error = next(iter(lost.values()))
+            faults = [(routed.posts[0].channel, Fault(PRECONDITION_FAILED, f"partial tx completion: {error.message}"))]
+        return faults
 
     async def route(self, published: Iterable[Published]) -> Routed:
         """What is to be sent for messages, in their order. Who asked for them gets back those that nobody wants."""
@@ -100,7 +106,7 @@ class Publisher:
         counts.published += len(routed.items) - len(lost)
         counts.refused += len(lost)
         for channel, told in _by_channel(routed.posts).items():
-            if not channel.closed:
+            if not (channel.closing or channel.closed):  # its number may be that of a new one by now
                 channel.connection.out.append(_confirms(channel, told, lost))
                 channel.connection.flush()
         return self._judge(routed.posts, lost) if lost else []
@@ -108,7 +114,7 @@ class Publisher:
     async def _route(self, publication: Publication, items: list[Item]) -> None:
         """The items for all queues that want a message. Raises Fault or Error."""
         contents = self._vhost.catalog.contents
-        name, key = publication.exchange, publication.key
+        name = publication.exchange
         if name == DEFAULT:
             await self._straight(publication, items)
             return
@@ -118,26 +124,33 @@ class Publisher:
             raise Fault(ACCESS_REFUSED, f"cannot publish to internal exchange {name!r:.100}")
         values = publication.values()
         contents = self._vhost.catalog.contents
-        queues = contents.router.route(name, key, values.get("headers") or {})
+        headers = values.get("headers") or {}
+        queues = [
+            queue for key in keys_of(publication.key, values) for queue in contents.router.route(name, key, headers)
+        ]
         wanted = {queue: contents.queues[queue] for queue in queues if queue in contents.queues}
-        items += items_of(publication, values, exchange, wanted)
+        items += items_of(without_blind(publication, values), values, exchange, wanted)
 
     async def _straight(self, publication: Publication, items: list[Item]) -> None:
-        """To the queue of that name."""
-        key = publication.key
-        if not key:
-            return
-        topic = topic_of(key)
-        self._rights.demand("publish", topic)
-        queue = self._vhost.queue(key) or await self._vhost.found(key)
-        if queue is None:
-            return
+        """To the queue of that name, and those that get a copy."""
         if publication.raw == PERSISTENT:
-            items.append(Item(topic, publication.body))
-        else:
-            values = publication.values()
-            exchange = self._vhost.catalog.contents.exchanges[DEFAULT]
-            items += items_of(publication, values, exchange, {key: queue})
+            wanted = await self._named([publication.key])
+            items += [Item(topic_of(name), publication.body) for name in wanted]
+            return
+        values = publication.values()
+        wanted = await self._named(keys_of(publication.key, values))
+        exchange = self._vhost.catalog.contents.exchanges[DEFAULT]
+        items += items_of(without_blind(publication, values), values, exchange, wanted)
+
+    async def _named(self, names: list[str]) -> dict[str, Queue]:
+        """Those of these queues that there are. Raises Error unless all of them may be published to."""
+        wanted: dict[str, Queue] = {}
+        for name in filter(None, names):
+            self._rights.demand("publish", topic_of(name))
+            queue = self._vhost.queue(name) or await self._vhost.found(name)
+            if queue is not None:
+                wanted[name] = queue
+        return wanted
 
     def _give_back(self, channel: Channel, publication: Publication) -> None:
         address = address_of(publication.exchange, publication.key)

@@ -31,7 +31,7 @@ class Rights:
         self._peer = peer
         self._certificate = certificate
         self._namespace = ""
-        self._known: set[tuple[str, str]] = set()
+        self._known: set[tuple[str, str | None]] = set()
 
     @property
     def subject(self) -> str:
@@ -43,7 +43,8 @@ class Rights:
             raise self._refused("enter", namespace, "")
         self._namespace = namespace
 
-    def demand(self, verb: Verb, topic: str) -> None:
+    def demand(self, verb: Verb, topic: str | None) -> None:
+        """None: everywhere in the namespace."""
         if (verb, topic) not in self._known:
             if not self._principal.allows(verb, self._namespace, topic):
                 raise self._refused(verb, self._namespace, topic)
@@ -77,7 +78,7 @@ class Rights:
         """Something was managed: for the audit log."""
         self._door.changed(self._principal, what, self._peer, self._clock.now(), self._namespace, topic)
 
-    def _refused(self, verb: str, namespace: str, topic: str) -> Forbidden:
-        self._door.refused(self._principal, verb, self._peer, self._clock.now(), namespace, topic)
+    def _refused(self, verb: str, namespace: str, topic: str | None) -> Forbidden:
+        self._door.refused(self._principal, verb, self._peer, self._clock.now(), namespace, topic or "")
         where = f"{namespace}/{topic}" if topic else namespace
         return Forbidden(f"{self._principal.subject!r:.80} may not {verb} in {where!r:.150}")

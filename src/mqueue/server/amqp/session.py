@@ -18,7 +18,7 @@ from mqueue.model.errors import Error
 from mqueue.model.limits import MIB
 from mqueue.server.amqp import frames
 from mqueue.server.amqp.channel import Channel, Settling
-from mqueue.server.amqp.errors import CHANNEL_ERROR, UNEXPECTED_FRAME, Fault, fault_of
+from mqueue.server.amqp.errors import CHANNEL_ERROR, NOT_ALLOWED, UNEXPECTED_FRAME, Fault, fault_of
 from mqueue.server.amqp.frames import ACK, BODY, HEADER, METHOD, NACK, PUBLISH, REJECT
 from mqueue.server.amqp.methods import Methods
 from mqueue.server.amqp.pipeline import Pipeline
@@ -38,7 +38,7 @@ WAITING_BYTES_MAX = 16 * MIB
 WAITING_MAX = 20_000
 """If more than this waits to be done nothing more is read."""
 _PUBLISH = PUBLISH.to_bytes(4, "big")
-_SETTLEMENTS = tuple(method.to_bytes(4, "big") for method in (ACK, NACK, REJECT))
+_SETTLEMENTS = frozenset(method.to_bytes(4, "big") for method in (ACK, NACK, REJECT))
 
 
 class Session:
@@ -60,9 +60,11 @@ class Session:
     def take(self, incoming: Iterable[tuple[int, int, bytes]]) -> None:
         """Frames as they came. Raises Fault where the connection has to end."""
         channels, bytes_max, publish = self._channels, self._vhost.limits.payload_bytes_max, self._work.publish
+        settlings: list[Settling] = []
         for kind, number, payload in incoming:
             channel = channels.get(number)
             if channel is None:
+                self._work.settle(settlings)
                 self._connection.frame(kind, number, payload)
             elif channel.closing:
                 self._await_end(channel, kind, payload)
@@ -72,7 +74,12 @@ class Session:
                         whole = channel.body(payload)
                     elif kind == HEADER:
                         whole = channel.header(payload, bytes_max)
+                    elif kind == METHOD and payload[:4] in _SETTLEMENTS:
+                        channel.check_whole("a settlement")
+                        settlings.append(Settling(channel, *frames.read_settle(payload)))
+                        continue
                     else:
+                        self._work.settle(settlings)
                         self._sort(channel, kind, payload)
                         continue
                 except Fault as fault:
@@ -82,12 +89,13 @@ class Session:
                 else:
                     if whole is not None:
                         publish(channel, whole)
+        self._work.settle(settlings)
 
     def begin(self, number: int, kind: int, payload: bytes) -> None:
         if kind != METHOD or frames.index_of(payload) != commands.Channel.Open.index:
             raise Fault(CHANNEL_ERROR, f"expected 'channel.open' on channel {number}")
         if number > self._channels_max:
-            raise Fault(CHANNEL_ERROR, f"channel {number}; {self._channels_max} were agreed upon")
+            raise Fault(NOT_ALLOWED, f"channel {number}; channel_max is {self._channels_max}, as agreed upon")
         self._channels[number] = Channel(self._connection, number)
         self._connection.say(number, commands.Channel.OpenOk())
 
@@ -104,12 +112,8 @@ class Session:
         """Methods."""
         if kind != METHOD:
             raise Fault(UNEXPECTED_FRAME, f"a frame of type {kind}, which there is not")
-        begin = payload[:4]
-        if begin == _PUBLISH:
+        if payload[:4] == _PUBLISH:
             channel.begin(payload)
-        elif begin in _SETTLEMENTS:
-            channel.check_whole("a settlement")
-            self._work.settle(Settling(channel, *frames.read_settle(payload)))
         else:
             channel.check_whole("a method")
             self._work.call(channel, payload)
@@ -124,12 +128,17 @@ class Session:
 
     def _mind_the_heap(self) -> None:
         """Read no more while there is so much to do."""
-        self._connection.pause(self._work.size > WAITING_BYTES_MAX or self._work.count > WAITING_MAX)
+        work = self._work
+        full = work.size > WAITING_BYTES_MAX or work.count > WAITING_MAX
+        self._connection.pause(full or self._connection.choked)
 
     async def _run(self) -> None:
         """Until there is nothing left to do."""
         try:
             while self._work:
+                if self._connection.choked:
+                    await self._connection.relieved()
+                    continue
                 piece = self._work.take()
                 if isinstance(piece, Bulk):
                     await self._run_bulk(piece)
@@ -137,6 +146,8 @@ class Session:
                     await self._pipeline.empty()
                     await self._run_method(*piece)
                 self._mind_the_heap()
+        except Fault as fault:
+            self._connection.fail(fault)
         except Exception as error:
             LOGGER.exception("a connection ends")
             self._connection.fail(fault_of(error))
@@ -156,6 +167,7 @@ class Session:
             self._pipeline.begin(batch.settle(self._vhost))
         if published:
             routed = await self._publisher.route(published)
+            self._connection.flush()  # what comes back, though nobody waits for a confirm
             faults += routed.faults
             self._pipeline.begin(self._vhost.outlet.send(routed.items), partial(self._confirm, routed))
         for channel, fault in faults:
@@ -182,7 +194,9 @@ class Session:
             fault.method = frames.index_of(payload)
             self._end_by(channel, fault)
             return
-        if answer is not None and not channel.closing:
+        if channel.closing:  # by a frame that came meanwhile: what it was given is given back, too
+            await self._let_go(channel)
+        elif answer is not None:
             self._connection.send(answer if isinstance(answer, bytes) else frames.method(channel.number, answer))
 
     def ring(self) -> None:
@@ -213,6 +227,7 @@ class Session:
 
     async def _close_channel(self, channel: Channel) -> None:
         channel.closed = True
+        channel.drop_partial()
         await self._let_go(channel)
         self._channels.pop(channel.number, None)
         self._connection.say(channel.number, commands.Channel.CloseOk())

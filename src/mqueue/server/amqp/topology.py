@@ -10,6 +10,7 @@ from mqueue.broker.aio import AsyncBroker
 from mqueue.model.errors import Conflict, NotFound
 from mqueue.server.amqp.arguments import (
     check_exchange,
+    check_match,
     check_queue,
     check_same,
     check_same_exchange,
@@ -17,14 +18,13 @@ from mqueue.server.amqp.arguments import (
     settings_of,
 )
 from mqueue.server.amqp.errors import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED, Fault
-from mqueue.server.amqp.exchanges import BUILT_IN, DEFAULT, Binding, Exchange, Kind
+from mqueue.server.amqp.exchanges import DEFAULT, Binding, Exchange, Kind
 from mqueue.server.amqp.names import GROUP, REPLY_TO, topic_of
 from mqueue.server.amqp.records import Bound, ExchangeGone, ExchangeMade, Queue, QueueMade, Unbound
 from mqueue.server.amqp.rights import Rights
 from mqueue.server.amqp.vhost import Vhost
 
 _RESERVED = "amq."
-_FIXED = frozenset(exchange.name for exchange in BUILT_IN)
 
 
 class Topology:
@@ -53,7 +53,7 @@ class Topology:
             await self._make(wanted)
         queue = await self.known(name)
         if bool(queue.owner) != exclusive:
-            raise Fault(PRECONDITION_FAILED, f"inequivalent arg 'exclusive' for queue {name!r:.100}")
+            raise _locked(name)
         check_same(queue, wanted)
         if exclusive:
             vhost.owned[name] = self._connection
@@ -65,17 +65,25 @@ class Topology:
     def _may_make(self, queue: Queue) -> None:
         """Who publishes to a queue or receives from it may make it. Where its dead go, they have to be let in, too."""
         self._rights.demand_any(("publish", "receive"), topic_of(queue.name))
-        exchange = queue.dead_exchange
-        if exchange == DEFAULT:
-            key = queue.dead_key if queue.dead_key is not None else queue.name
-            self._rights.demand("publish", topic_of(key))
-        elif exchange is not None:
+        if queue.dead_exchange is not None:
+            self._may_reach(queue.dead_exchange, queue.dead_key)
+
+    def _may_reach(self, exchange: str, key: str | None) -> None:
+        """Whether messages may be sent on to an exchange; from the default one, with any key, to every queue."""
+        if exchange != DEFAULT:
             self._rights.demand("publish", topic_of(exchange))
+        elif key is not None:
+            self._rights.demand("publish", topic_of(key))
+        else:
+            self._rights.demand("publish", None)
 
     async def _make(self, queue: Queue) -> None:
         """The topic first: a queue that is in the catalog has one."""
         topic, broker = topic_of(queue.name), self._vhost.broker
-        settings = settings_of(queue, await _is_new(broker, topic))
+        fresh = await _is_new(broker, topic)
+        settings = settings_of(queue, fresh)
+        if not fresh and (settings or queue.temporary):  # somebody else's topic would change, or go
+            self._rights.demand("manage", topic)
         if settings:
             await broker.configure(topic, **settings)
         with suppress(Conflict):  # the group is there
@@ -100,10 +108,7 @@ class Topology:
                 raise Fault(NOT_FOUND, f"no queue {name!r:.100} in vhost {self._vhost.namespace!r}")
             return Queue(name)
         if queue.owner and queue.owner != self._connection:
-            raise Fault(
-                RESOURCE_LOCKED,
-                f"cannot obtain exclusive access to locked queue {name!r:.100}: another connection has it",
-            )
+            raise _locked(name)
         return queue
 
     async def delete(self, name: str, if_unused: bool, if_empty: bool) -> int:
@@ -142,6 +147,8 @@ class Topology:
                 raise Fault(ACCESS_REFUSED, f"exchange name {wanted.name!r:.100} contains reserved prefix 'amq.*'")
             check_exchange(wanted)
             self._rights.demand_any(("publish", "receive"), topic_of(wanted.name))
+            if wanted.alternate is not None:
+                self._may_reach(wanted.alternate, None)
             await self._vhost.catalog.change(ExchangeMade(wanted))
         check_same_exchange(await self.known_exchange(wanted.name), wanted)
 
@@ -155,7 +162,7 @@ class Topology:
         return found
 
     async def delete_exchange(self, name: str, if_unused: bool) -> None:
-        if name in _FIXED:
+        if name == DEFAULT or name.startswith(_RESERVED):
             raise Fault(ACCESS_REFUSED, f"exchange {name!r} is there for good")
         try:
             await self.known_exchange(name)
@@ -181,16 +188,28 @@ class Topology:
     async def _binding(self, source: str, kind: Kind, target: str, key: str, arguments: dict[str, Any]) -> Binding:
         if DEFAULT in (source, target):
             raise Fault(ACCESS_REFUSED, "nothing is bound to the default exchange, or taken from it, but by its name")
-        await self.known_exchange(source)
+        exchange = await self.known_exchange(source)
+        self._rights.demand("receive", topic_of(source))
+        if exchange.routes_as == "headers":
+            check_match(arguments)
         if kind == "exchange":
             await self.known_exchange(target)
+            self._rights.demand("publish", topic_of(target))
         else:
             queue = await self.known(target)
+            if not queue.owner:
+                self._rights.demand("publish", topic_of(target))
             if self._vhost.queue(target) is None:  # a topic that nobody has declared as a queue yet
                 await self._vhost.catalog.change(QueueMade(queue))
-        self._rights.demand_any(("publish", "receive"), topic_of(target))
-        self._rights.demand_any(("publish", "receive"), topic_of(source))
         return Binding(source, kind, target, key, plain(arguments))
+
+
+def _locked(name: str) -> Fault:
+    return Fault(
+        RESOURCE_LOCKED,
+        f"cannot obtain exclusive access to locked queue {name!r:.100}: another connection has it, or it was declared "
+        "with another value of 'exclusive'",
+    )
 
 
 async def _is_new(broker: AsyncBroker, topic: str) -> bool:

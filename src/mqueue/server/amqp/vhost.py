@@ -19,6 +19,7 @@ from mqueue.model.limits import Limits
 from mqueue.server.amqp.burying import Undertaker
 from mqueue.server.amqp.catalog import Catalog
 from mqueue.server.amqp.consuming import Dispatcher
+from mqueue.server.amqp.joining import Joined
 from mqueue.server.amqp.names import GROUP, topic_of
 from mqueue.server.amqp.numbers import Counts
 from mqueue.server.amqp.outlet import Outlet
@@ -50,7 +51,8 @@ class Vhost:
         """Whether calls take effect in the order in which they are made, though nobody waits for one before the next:
         those of a broker in this process do."""
         self.catalog = Catalog(broker, self._gone)
-        self.outlet = Outlet(broker, limits)
+        self.outlet = Outlet(broker, limits, joins=not self.in_order)
+        self._acks: Joined[AsyncMessage, None] = Joined(self._ack)
         self.dispatchers: dict[str, Dispatcher] = {}
         """By queue: those that somebody here consumes from."""
         self.undertaker = Undertaker(self)
@@ -66,6 +68,8 @@ class Vhost:
         """Queues that are used here, and when that was written down."""
         self._last_used: dict[str, int] = {}
         self._look_at = 0.0
+        self._began_at = clock.now()
+        """What was not used while nobody was here is not old for that."""
 
     # What there is
 
@@ -112,6 +116,9 @@ class Vhost:
 
     async def ack(self, messages: Sequence[AsyncMessage]) -> None:
         self._let_go(messages)
+        await (self._ack(messages) if self.in_order else self._acks.call(messages))
+
+    async def _ack(self, messages: Sequence[AsyncMessage]) -> None:
         with suppress(LeaseLost):  # it comes again: whoever acked it took too long, or the node was away
             await self.broker.ack(messages)
 
@@ -168,10 +175,10 @@ class Vhost:
 
     async def leave(self, name: str) -> None:
         """Nobody here may use a queue any more: it goes, if it was to go with its last consumer."""
-        if self.consumers(name) or name in self.owned:
+        queue = self.queue(name)
+        if self.consumers(name) or (name in self.owned and (queue is None or not queue.auto_delete)):
             return
         self._last_used[name] = self.clock.now()
-        queue = self.queue(name)
         if queue is None or self._touched.pop(name, None) is None:
             return
         await self.catalog.change(Unused(name, self.node))
@@ -183,10 +190,13 @@ class Vhost:
         return any(node != self.node and at + USE_LASTS_MS > now for node, at in uses.items())
 
     async def drop(self, name: str) -> None:
-        """Delete a queue: its consumers are told, its topic goes."""
+        """Delete a queue: its consumers are told, its topic goes. What died in it before goes where it belongs."""
+        queue = self.queue(name)
         await self.catalog.change(QueueGone(name))
         with suppress(NotFound):
             await self.broker.delete_topic(topic_of(name))
+        if queue is not None and queue.dead_exchange is not None and not await self.undertaker.finish(queue):
+            return
         with suppress(NotFound):
             await self.broker.delete_topic(f"{topic_of(name)}.dlq")
 
@@ -225,10 +235,14 @@ class Vhost:
             if queue.expires_ms is not None
             and name not in self._touched
             and not self._used_elsewhere(name, now)
-            and max(contents.made_at[name], self._last_used.get(name, 0), *contents.uses.get(name, {"": 0}).values())
-            + queue.expires_ms
-            < now
+            and self._seen_at(name) + queue.expires_ms < now
         ]
+
+    def _seen_at(self, name: str) -> int:
+        """When a queue was used last, as far as is known here."""
+        contents = self.catalog.contents
+        used = (self._last_used.get(name, 0), *contents.uses.get(name, {}).values())
+        return max(self._began_at, contents.made_at[name], *used)
 
     async def keep_gotten(self) -> None:
         """Whoever got messages one by one keeps them."""

@@ -41,9 +41,12 @@ class Work:
         self.size += size
         self.count += 1
 
-    def settle(self, settling: Settling) -> None:
-        self._bulk().settlings.append(settling)
-        self.count += 1
+    def settle(self, settlings: list[Settling]) -> None:
+        """All of these; the list is empty after that."""
+        if settlings:
+            self._bulk().settlings.extend(settlings)
+            self.count += len(settlings)
+            settlings.clear()
 
     def call(self, channel: Channel, payload: bytes) -> None:
         """A method, as it came."""
