@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -223,12 +224,101 @@ def test_payloads_that_are_no_text_and_very_long_ones(server: RunningServer, q: 
     page.get_by_text("00 01 02 03").wait_for()
     page.goto(f"{server.url}/#/m/default/{binary.id}")
     page.locator("pre.hex").wait_for()
-    assert page.locator("pre.hex").inner_text().splitlines()[4] == (
-        "00000040  40 41 42 43 44 45 46 47 48 49 4a 4b 4c 4d 4e 4f  @ABCDEFGHIJKLMNO"
-    )
+    assert page.locator("pre.hex").inner_text().splitlines()[4] == ("00000020  20 21 22 23 24 25 26 27   !\"#$%&'")
     page.goto(f"{server.url}/#/m/default/{long.id}")
     page.get_by_role("button", name="Show all of it").click()
     assert len(page.locator("pre").inner_text()) == 1 << 19
+
+
+def test_what_is_binary_survives_an_edit(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    q.publish("coded", "old", key=b"\xff\x00", headers={"sign": b"\xfe\xed", "plain": "p"}, fairness_key="f")
+    settled(q, "coded", "no")
+    page = visit(f"{server.url}/#/t/default/coded/dead")
+    page.get_by_role("button", name="Edit…").click()
+    page.get_by_label("Payload").fill("new")
+    page.get_by_role("button", name="Republish").click()
+    page.get_by_text("The copy is published").wait_for()
+    [copy] = q.receive("coded", wait="30s")
+    assert (copy.text(), copy.key, copy.fairness_key) == ("new", b"\xff\x00", "f")
+    assert (copy.headers["sign"], copy.headers["plain"]) == (b"\xfe\xed", "p")
+
+
+def test_what_is_new_disturbs_nobody(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    """Neither who goes by the keys, nor who has scrolled aside, nor who is marking text."""
+    busy = q.namespace("busy")
+    busy.publish("restless", "x")
+    page = visit(server.url, viewport={"width": 250, "height": 800})
+    page.get_by_label("Namespace", exact=True).select_option("busy")
+    name, ready = page.get_by_role("link", name="restless"), page.locator(".tile.ready strong")
+    name.focus()
+    page.get_by_role("region", name="Topics").evaluate("box => { box.scrollLeft = 30; }")
+    busy.publish_many("restless", [b"x"] * 6)
+    page.get_by_role("cell", name="7", exact=True).wait_for()
+    assert name.evaluate("link => link === document.activeElement")
+    assert page.get_by_role("region", name="Topics").evaluate("box => box.scrollLeft") == 30
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('tbody th'))")
+    busy.publish_many("restless", [b"x"] * 3)
+    ready.get_by_text("10", exact=True).wait_for()
+    assert "restless" in page.evaluate("getSelection().toString()")
+
+
+def test_times_that_have_passed_are_never_in_the_future(server: RunningServer, visit: Visit) -> None:
+    page = visit(server.url)
+    told = page.evaluate("""async () => {
+        const { ago, relative, setServerTime, took } = await import("/dashboard/format.js");
+        const at = (ms) => new Date(Date.now() + ms).toISOString();
+        setServerTime(at(-5000));
+        return [ago(at(60_000)), relative(at(3_660_500)), ago(at(-3_540_000)), took(0.0024), took(0), took(75)];
+    }""")
+    assert told == ["0s ago", "in 1h", "1h ago", "2ms", "0s", "1m 15s"]
+
+
+def test_where_one_is_can_be_seen_and_heard(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    q.publish("somewhere", "x")
+    page = visit(f"{server.url}/#/t/default/somewhere/settings", viewport={"width": 390, "height": 800})
+    quiet(page)
+    current = page.locator("nav [aria-current=page]")
+    assert current.all_inner_texts() == ["Overview", "Settings"]
+    page.goto(f"{server.url}/#/cluster")
+    page.locator("nav [aria-current=page]", has_text="Cluster").wait_for()
+    for box in (one.bounding_box() for one in current.all()):
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+
+
+def test_nothing_is_wider_than_a_phone(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    topic, word = "w" * 240, "x" * 300
+    q.publish(topic, word, key=word, headers={word[:200]: word})
+    settled(q, topic, word)
+    later = q.publish(topic, word, delay="1h", key=word, headers={word[:200]: word})
+    q.set_cursor(topic, "c" * 200, {0: 0})
+    q.schedules(topic).add(word, every="1h", name="s" * 200)
+    page = visit(server.url, viewport={"width": 390, "height": 800})
+    places = ["", "messages", "dead", "scheduled", "schedules", "jobs", "cluster", f"m/default/{later.id}"]
+    places += [f"t/default/{topic}/{part}" for part in ("", "messages", "dead", "scheduled", "settings", "g/default")]
+    for place in places:
+        page.goto(f"{server.url}/#/{place}")
+        page.get_by_role("heading", level=1).wait_for()
+        quiet(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, place
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"away": ["shard2"]}, "shard2 cannot be reached: topics there stand still, and are not shown."),
+        ({"missing": ["http://10.0.0.7:80"]}, "http://10.0.0.7:80 did not answer: topics there are not shown."),
+        ({"totals": {"topics": 3, "dead": 2}}, "Nothing is stuck; 2 dead to look at"),
+        ({}, "Nothing was published yet"),
+    ],
+)
+def test_the_sentence_above_all_numbers(server: RunningServer, visit: Visit, told: dict[str, Any], said: str) -> None:
+    page = visit(f"{server.url}/#/jobs")
+    view = {"at": "2026-01-01T00:00:00.000Z", "topics": 0, "totals": {}, "rows": [], **told}
+    body = f"event: view\ndata: {json.dumps(view)}\n\n"
+    page.route("**/v1/overview/stream*", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+    page.goto(f"{server.url}/#/")
+    page.get_by_text(said).wait_for()
 
 
 def test_a_line_that_breaks_is_told_and_taken_up_again(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:

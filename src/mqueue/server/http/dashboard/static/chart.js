@@ -6,9 +6,9 @@ import { clock, rate, short } from "./format.js";
 const HEIGHT = 168;
 const PAD = { top: 10, right: 12, bottom: 22, left: 44 };
 
-/** Numbers that an axis shows: three to five of them, round. */
-function ticks(most) {
-  const rough = Math.max(most, 1e-9) / 4;
+/** Numbers that an axis shows: two to five of them, round, and whole where there are no halves. */
+function ticks(most, least) {
+  const rough = Math.max(most / 4, least);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough);
   const found = [];
@@ -36,6 +36,7 @@ export class Chart {
     this.title = title;
     this.series = series;
     this.show = perSecond ? rate : short;
+    this.least = perSecond ? 1e-9 : 1;
     this.points = [];
     this.svg = s("svg", { class: "chart", role: "img", "aria-label": title, preserveAspectRatio: "none" });
     this.values = series.map(() => h("b", {}, "–"));
@@ -70,7 +71,7 @@ export class Chart {
       return;
     }
     const from = points[0][0], to = points.at(-1)[0];
-    const marks = ticks(Math.max(...points.flatMap((point) => series.map(({ place }) => point[place])), 1));
+    const marks = ticks(Math.max(...points.flatMap((point) => series.map(({ place }) => point[place])), 1), this.least);
     const most = marks.at(-1);
     const x = (at) => PAD.left + ((at - from) / Math.max(1, to - from)) * (width - PAD.left - PAD.right);
     const y = (value) => HEIGHT - PAD.bottom - (value / most) * (HEIGHT - PAD.top - PAD.bottom);

@@ -5,7 +5,7 @@ import { fill, h, say } from "./dom.js";
 import { bytes, count, payloadBytes, preview, span } from "./format.js";
 import { eventsOf } from "./live.js";
 import { pick } from "./overview.js";
-import { attempt, badge, button, confirmed, dialog, field, input, messageLink, moment, note, panel, table, tell, topicRoute, trouble, waiting } from "./parts.js";
+import { attempt, badge, button, confirmed, dialog, field, input, messageLink, note, panel, since, table, tell, topicRoute, trouble, waiting } from "./parts.js";
 import { draftFields } from "./publish.js";
 import { topicHead } from "./topic.js";
 
@@ -51,7 +51,7 @@ function errorTable(errors, filter, choose) {
       const wanted = `fingerprint = ${one.fingerprint}`;
       return h("tr", { "aria-selected": String(wanted === filter) },
         h("td", { class: "text" }, h("button", { type: "button", class: "aslink", onclick: () => choose(wanted === filter ? "" : wanted) }, one.error || "(nothing was said)"), " ", one.transient ? badge("transient") : null),
-        h("td", { class: "number" }, count(one.count)), h("td", {}, one.reason), h("td", { class: "wide" }, moment(one.last_at)), h("td", { class: "wide" }, one.groups.join(", ")));
+        h("td", { class: "number" }, count(one.count)), h("td", {}, one.reason), h("td", { class: "wide" }, since(one.last_at)), h("td", { class: "wide" }, one.groups.join(", ")));
     }), { empty: "Nobody died here." });
 }
 
@@ -61,7 +61,7 @@ function deadTable(context, found, mine, load) {
     table("The dead", [{ name: "Id" }, { name: "Error and payload" }, { name: "Reason", kind: "wide" }, { name: "Group", kind: "wide" }, { name: "Attempts", kind: "number wide" }, { name: "Died", kind: "wide" }, ...(mine ? [{ name: "" }] : [])],
       found.messages.map((one) => h("tr", {},
         h("th", { scope: "row" }, messageLink(namespace, one.id)), h("td", { class: "text" }, cut(one.error ?? ""), h("div", { class: "beneath" }, preview(one))), h("td", { class: "wide" }, one.reason ?? ""), h("td", { class: "wide" }, one.group ?? ""),
-        h("td", { class: "number wide" }, count(one.attempts ?? 0)), h("td", { class: "wide" }, moment(one.published_at)),
+        h("td", { class: "number wide" }, count(one.attempts ?? 0)), h("td", { class: "wide" }, since(one.published_at)),
         mine ? h("td", { class: "actions" }, button("Edit…", () => edit(context, one, load)), button("Redrive", () => attempt(() => post(`${path("topics", context.topic, "dlq")}/redrive`, { filter: `id = ${one.id}` }, { namespace }), (done) => (done.redriven ? "It is ready again." : "It could not be brought back: its group is gone.")).then(load))) : null)),
       { empty: "None match." }),
     h("p", { class: "faint" }, `${count(found.messages.length)} of ${count(found.count)}`),
@@ -77,10 +77,13 @@ async function edit({ namespace, topic }, shown, load) {
   if (one.cut && !(await attempt(async () => { one = { ...shown, ...(await get(path("messages", shown.id), { namespace })) }; }))) return;
   if (one.payload === undefined) return tell(`The payload is binary (${bytes(payloadBytes(one).length)}): it can be redriven as it is, but not edited here.`, "bad");
   const own = Object.fromEntries(Object.entries(one.headers ?? {}).filter(([name]) => !/^x-(origin-(topic|partition|offset|id)|group|attempts|reason|error|consumer|first-failure|last-failure)$/.test(name)));
+  const origin = one.headers?.["x-origin-id"];
+  const original = origin ? await get(path("messages", origin), { namespace }).catch(() => ({})) : {};
   const draft = draftFields({ payload: one.payload, key: one.key, headers: own, priority: one.priority, timeless: true });
   dialog("Republish an edited copy", [note(`The copy is published to ${topic}, for all its groups; then the dead message is deleted.`), draft.element], {
     name: "Republish", wide: true, act: async () => {
-      const message = { ...draft.read(), idempotency_key: `edited-${one.id}` };
+      const message = { ...draft.read(), fairness_key: original.fairness_key, headers_base64: one.headers_base64, idempotency_key: `edited-${one.id}` };
+      if (message.key === undefined) message.key_base64 = one.key_base64;
       const answer = await post(path("topics", topic, "messages"), { messages: [message] }, { namespace });
       await post(path("topics", topic, "dlq", "delete"), { filter: `id = ${one.id}` }, { namespace });
       tell("The copy is published, the dead message is deleted.", "good", messageLink(namespace, answer.receipts[0].id));

@@ -48,6 +48,11 @@ export function span(seconds) {
   return parts.join(" ");
 }
 
+/** How long something took: to the millisecond where it was short. */
+export function took(seconds) {
+  return seconds > 0 && seconds < 1 ? `${Math.max(1, Math.round(seconds * 1000))}ms` : span(seconds);
+}
+
 /** How far the server's clock is ahead of this one, in ms: ages are told by the server's. What is told was true a moment
  * ago, never later: so of all that was heard the most counts. */
 let ahead = -Infinity;
@@ -66,6 +71,12 @@ export function age(text) {
 export function relative(text) {
   const seconds = (Date.parse(text) - serverNow()) / 1000;
   return seconds >= 0 ? `in ${span(seconds)}` : `${span(-seconds)} ago`;
+}
+
+/** "2h ago": of what has happened, so it is never later than now. */
+export function ago(text) {
+  setServerTime(text);
+  return relative(text).replace(/^in .*/, "0s ago");
 }
 
 const DAY = new Intl.DateTimeFormat("en-CA", { year: "numeric", month: "2-digit", day: "2-digit" });
@@ -100,13 +111,14 @@ export function payloadBytes(message) {
   return Uint8Array.from(text, (letter) => letter.charCodeAt(0));
 }
 
-export function hex(data, most) {
+/** `wide`: how many bytes stand in a line. */
+export function hex(data, most, wide = 16) {
   const lines = [];
-  for (let at = 0; at < Math.min(data.length, most); at += 16) {
-    const row = [...data.subarray(at, Math.min(at + 16, most))];
+  for (let at = 0; at < Math.min(data.length, most); at += wide) {
+    const row = [...data.subarray(at, Math.min(at + wide, most))];
     const digits = row.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
     const letters = row.map((byte) => (byte >= 32 && byte < 127 ? String.fromCharCode(byte) : "·")).join("");
-    lines.push(`${at.toString(16).padStart(8, "0")}  ${digits.padEnd(47)}  ${letters}`);
+    lines.push(`${at.toString(16).padStart(8, "0")}  ${digits.padEnd(3 * wide - 1)}  ${letters}`);
   }
   return lines.join("\n");
 }

@@ -1,9 +1,9 @@
 // One group of a topic: how far it is, who is in it, what they hold, and what changed hands.
 
 import { call, get, may, path, post } from "./api.js";
-import { fill, h } from "./dom.js";
-import { count, short, span } from "./format.js";
-import { badge, button, confirmed, dialog, field, heading, input, link, messageLink, moment, note, number, panel, table, tell, tile, topicRoute, trouble, waiting } from "./parts.js";
+import { fill, h, refill } from "./dom.js";
+import { count, short, took } from "./format.js";
+import { badge, button, confirmed, dialog, field, heading, input, link, messageLink, moment, note, number, panel, since, table, tell, tile, topicRoute, trouble, waiting } from "./parts.js";
 
 export default function group({ namespace, topic, parts, live, go }) {
   const [name] = parts;
@@ -19,8 +19,8 @@ export default function group({ namespace, topic, parts, live, go }) {
       const [stats, members, leased, retrying] = await Promise.all([
         get(base, { namespace }, stop.signal), get(`${base}/members`, { namespace }, stop.signal),
         get(path("topics", topic, "browse"), { ...asked, state: "leased" }, stop.signal), get(path("topics", topic, "browse"), { ...asked, state: "waiting" }, stop.signal)]);
-      fill(body, tiles(stats), stats.assigned ? assigned(members) : note("A shared group: whoever asks gets messages of all partitions, so it has no members to list. Who holds what is below."),
-        h("div", { class: "columns" }, held("In flight", namespace, leased.messages, "Nobody holds anything."), held("Retrying", namespace, retrying.messages, "Nothing waits for a retry.")),
+      refill(body, tiles(stats), stats.assigned ? assigned(members) : note("A shared group: whoever asks gets messages of all partitions, so it has no members to list. Who holds what is below."),
+        h("div", { class: "columns" }, held("In flight", namespace, leased, "Nobody holds anything."), held("Retrying", namespace, retrying, "Nothing waits for a retry.")),
         stats.assigned ? history(members) : null);
     } catch (problem) {
       if (problem.name !== "AbortError") fill(body, trouble(problem, () => { at = 0; load(); }));
@@ -56,7 +56,7 @@ function assigned(found) {
   return h("div", { class: "columns" },
     panel("Members", table("Members", [{ name: "Member" }, { name: "Partitions" }, { name: "Heard" }, { name: "Joined", kind: "wide" }, { name: "Generation", kind: "number wide" }],
       found.members.map((one) => h("tr", {}, h("th", { scope: "row" }, one.member), h("td", {}, one.partitions.join(", ") || "none", one.revoked.length ? [" ", badge(`gives up ${one.revoked.join(", ")}`, "waiting")] : null),
-        h("td", {}, moment(one.heard_at)), h("td", { class: "wide" }, moment(one.joined_at)), h("td", { class: "number wide" }, count(one.generation)))),
+        h("td", {}, since(one.heard_at)), h("td", { class: "wide" }, since(one.joined_at)), h("td", { class: "number wide" }, count(one.generation)))),
       { empty: "Nobody is in the group now." })),
     panel("Assignment", table("Assignment", [{ name: "Partition" }, { name: "Member" }, { name: "Ready", kind: "number" }, { name: "In flight", kind: "number" }, { name: "Retrying", kind: "number" }],
       found.partitions.map((one) => h("tr", {}, h("th", { scope: "row" }, count(one.partition)), h("td", {}, one.member || h("span", { class: "faint" }, "nobody"), one.moving_to ? [" ", badge(`to ${one.moving_to}`, "waiting")] : null),
@@ -65,13 +65,13 @@ function assigned(found) {
 
 function history(found) {
   return panel("Rebalances", table("Rebalances", [{ name: "When" }, { name: "Why" }, { name: "Members", kind: "number" }, { name: "Moved", kind: "number" }, { name: "Took", kind: "number" }, { name: "Paused", kind: "number wide" }],
-    [...found.history].reverse().map((one) => h("tr", {}, h("th", { scope: "row" }, moment(one.at)), h("td", { class: "text" }, one.reason), number(count(one.members), 1), number(count(one.moved), one.moved), h("td", { class: "number" }, span(one.seconds ?? 0)), h("td", { class: "number wide" }, span(one.paused_seconds ?? 0)))),
+    [...found.history].reverse().map((one) => h("tr", {}, h("th", { scope: "row" }, since(one.at)), h("td", { class: "text" }, one.reason), number(count(one.members), 1), number(count(one.moved), one.moved), h("td", { class: "number" }, took(one.seconds ?? 0)), h("td", { class: "number wide" }, took(one.paused_seconds ?? 0)))),
     { empty: "There was none." }));
 }
 
-function held(title, namespace, messages, empty) {
+function held(title, namespace, { messages, next }, empty) {
   return panel(title, table(title, [{ name: "Id" }, { name: "By", kind: "wide" }, { name: "Attempt", kind: "number" }, { name: title === "Retrying" ? "Again" : "Until" }, { name: "Key", kind: "wide" }],
-    messages.map((one) => h("tr", {}, h("th", { scope: "row" }, messageLink(namespace, one.id)), h("td", { class: "wide" }, one.by ?? ""), h("td", { class: "number" }, count(one.attempt)), h("td", {}, moment(one.until)), h("td", { class: "wide text" }, one.key ?? ""))), { empty }));
+    messages.map((one) => h("tr", {}, h("th", { scope: "row" }, messageLink(namespace, one.id)), h("td", { class: "wide" }, one.by ?? ""), h("td", { class: "number" }, count(one.attempt)), h("td", {}, moment(one.until)), h("td", { class: "wide text" }, one.key ?? ""))), { empty }), next ? note(`The first ${count(messages.length)}; there are more.`) : null);
 }
 
 function seek(base, namespace, name, done) {

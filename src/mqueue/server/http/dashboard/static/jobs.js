@@ -1,9 +1,9 @@
 // Archive and jobs: what is known of them from their cursors. Each says how far it has read, and holds retention there.
 
 import { get, path } from "./api.js";
-import { fill, h } from "./dom.js";
+import { fill, h, refill } from "./dom.js";
 import { count } from "./format.js";
-import { heading, link, moment, note, number, panel, table, topicRoute, trouble, waiting } from "./parts.js";
+import { heading, link, moment, note, number, panel, since, table, topicRoute, trouble, waiting } from "./parts.js";
 
 const TOPICS_MAX = 50;
 
@@ -17,7 +17,7 @@ export default function jobs({ namespace, live }) {
     try {
       const topics = live.view.rows.filter((row) => row.cursors).slice(0, TOPICS_MAX);
       const found = (await Promise.all(topics.map((row) => cursorsOf(row, stop.signal)))).flat();
-      fill(list, table("Cursors", [{ name: "Job" }, { name: "Topic" }, { name: "Watermark" }, { name: "Behind", kind: "number" }, { name: "Last run" }, { name: "Expires", kind: "wide" }, { name: "Since", kind: "wide" }],
+      refill(list, table("Cursors", [{ name: "Job" }, { name: "Topic" }, { name: "Watermark" }, { name: "Behind", kind: "number" }, { name: "Last run" }, { name: "Expires", kind: "wide" }, { name: "Since", kind: "wide" }],
         found.map(row), { empty: "No job has a cursor. The pipeline's jobs (mqueue pipeline archive …) set one for each topic they read." }),
         live.view.topics > TOPICS_MAX ? note(`Of ${count(live.view.topics)} topics with cursors, ${TOPICS_MAX} are shown: choose a namespace.`) : null);
     } catch (problem) {
@@ -44,5 +44,5 @@ function row(one) {
   const shown = places.slice(0, 6).map(([partition, offset]) => `${partition}: ${count(offset)}`).join(", ");
   return h("tr", {}, h("th", { scope: "row" }, one.name), h("td", {}, link(topicRoute(one.namespace, one.topic), one.topic)),
     h("td", { title: "Partition: the offset it goes on from" }, shown, places.length > 6 ? " …" : ""), number(count(behind), behind),
-    h("td", { title: "When it last said how far it is" }, moment(one.set_at)), h("td", { class: "wide" }, moment(one.expires_at)), h("td", { class: "wide" }, moment(one.made_at)));
+    h("td", { title: "When it last said how far it is" }, since(one.set_at)), h("td", { class: "wide" }, moment(one.expires_at)), h("td", { class: "wide" }, since(one.made_at)));
 }

@@ -121,6 +121,7 @@ export class Live extends EventTarget {
         topics: data.topics,
         totals: data.totals,
         missing: data.missing,
+        away: data.away,
         namespaces: data.namespaces?.length ? data.namespaces : this.view.namespaces,
         rows: order.map((key) => rows.get(key)).filter(Boolean),
       };

@@ -5,7 +5,7 @@ import { fill, h, say } from "./dom.js";
 import { clock, setServerTime } from "./format.js";
 import { Live } from "./live.js";
 import { loginForm } from "./login.js";
-import { button, dialog, noticeBoard, route, select, tell, trouble, waiting } from "./parts.js";
+import { button, dialog, noticeBoard, reveal, route, select, tell, trouble, waiting } from "./parts.js";
 
 const PAGES = {
   "": () => import("./overview.js"),
@@ -89,7 +89,11 @@ async function show({ focus = true } = {}) {
   open = page;
   document.title = `${page.title} · mqueue`;
   fill(frame.main, page.element);
-  for (const item of frame.menu.children) item.firstChild.toggleAttribute("aria-current", item.dataset.name === menuOf(parts));
+  for (const { dataset, firstChild } of frame.menu.children) {
+    if (dataset.name === menuOf(parts)) firstChild.setAttribute("aria-current", "page");
+    else firstChild.removeAttribute("aria-current");
+  }
+  app.querySelectorAll("nav [aria-current]").forEach(reveal);
   const again = frame.main.querySelector("input[type=search]");
   if (finder !== null && again) { again.focus(); again.setSelectionRange(finder, finder); }
   else if (focus) { frame.main.querySelector("h1")?.focus({ preventScroll: true }); scrollTo(0, 0); }

@@ -2,11 +2,13 @@
 
 import { get, namespacesGranted, path } from "./api.js";
 import { fill, h } from "./dom.js";
-import { bytes, hex, payloadBytes, pretty, priority, span, stamp, time } from "./format.js";
+import { bytes, hex, payloadBytes, pretty, priority, stamp, time, took } from "./format.js";
 import { badge, button, facts, heading, link, messageLink, moment, note, panel, sentence, topicRoute, trouble, waiting } from "./parts.js";
 
 const SHOWN_BYTES = 64 * 1024;
-const SPACES_MAX = 20;
+const SPACES_MAX = 1000;
+const SPACES_AT_ONCE = 10;
+const WIDE_PX = 1440;
 const TONES = { PUBLISHED: "in", SCHEDULED: "scheduled", DELIVERED: "leased", REDELIVERED: "leased", EXTENDED: "leased", NACKED: "waiting", RELEASED: "ready", ACKNOWLEDGED: "out", EXPIRED: "dead", CANCELLED: "dead", DEAD: "dead", REDRIVEN: "ready" };
 
 export default function message({ live, parts, namespace: selected }) {
@@ -31,23 +33,24 @@ async function anywhere(id, selected, signal) {
   const known = namespacesGranted() ?? (await get("/v1/namespaces", { limit: 1000 }, signal)).namespaces.map((one) => one.namespace);
   const spaces = [...new Set([selected, "default", ...known].filter(Boolean))];
   let last;
-  for (const namespace of spaces.slice(0, SPACES_MAX)) {
-    try {
-      return [namespace, await get(path("messages", id), { namespace }, signal)];
-    } catch (problem) {
-      if (problem.name === "AbortError" || problem.status === 400 || problem.status === 0) throw problem;
-      if (!last || problem.status !== 404) last = problem;
+  for (let first = 0; first < Math.min(spaces.length, SPACES_MAX); first += SPACES_AT_ONCE) {
+    const asked = spaces.slice(first, first + SPACES_AT_ONCE).map((namespace) =>
+      get(path("messages", id), { namespace }, signal).then((found) => [namespace, found], (problem) => problem));
+    for (const answer of await Promise.all(asked)) {
+      if (!(answer instanceof Error)) return answer;
+      if (answer.name === "AbortError" || answer.status === 400 || answer.status === 0) throw answer;
+      if (!last || answer.status !== 404) last = answer;
     }
   }
-  if (last && spaces.length > SPACES_MAX) last.message += ` Only ${SPACES_MAX} of ${spaces.length} namespaces were looked into: choose one.`;
-  throw last ?? Object.assign(new Error(`Message ${id} is not there.`), { status: 404 });
+  if (known.length >= SPACES_MAX) last.message += ` The first ${SPACES_MAX} namespaces were looked into: choose another.`;
+  throw last;
 }
 
 async function shown(namespace, found, signal, load) {
   const origin = found.headers?.["x-origin-id"];
   const trace = await get(path("messages", found.id, "trace"), { namespace }, signal).catch((problem) => problem);
   return [
-    heading(found.id, { mono: true, above: [link("", "Topics"), " / ", namespace, " / ", link(topicRoute(namespace, found.topic), found.topic)], actions: [button("Reload", load)] }),
+    heading(found.id, { mono: true, above: [link("", "Topics"), " / ", namespace, " / ", link(topicRoute(namespace, found.topic), found.topic)], actions: [workbench(namespace, found), button("Reload", load)] }),
     h("div", { class: "columns" },
       h("div", {}, panel("Life", trace instanceof Error ? trouble(trace) : timeline(trace)), explanations(namespace, found, signal)),
       h("div", {}, panel("Payload", payload(found)),
@@ -61,14 +64,20 @@ async function shown(namespace, found, signal, load) {
   ];
 }
 
+/** A message that died is brought back elsewhere. */
+function workbench(namespace, found) {
+  const topic = found.headers?.["x-origin-topic"];
+  return topic && found.headers["x-origin-id"] ? h("a", { class: "button", href: `#/${topicRoute(namespace, topic, "dead")}` }, `Workbench of ${topic}`) : null;
+}
+
 function timeline(trace) {
   const first = Date.parse(trace.events[0]?.time);
-  const sum = [trace.attempts ? `${trace.attempts} ${trace.attempts === 1 ? "delivery" : "deliveries"}` : "not delivered yet", trace.latency_ms === null ? null : `acknowledged after ${span(trace.latency_ms / 1000)}`];
+  const sum = [trace.attempts ? `${trace.attempts} ${trace.attempts === 1 ? "delivery" : "deliveries"}` : "not delivered yet", trace.latency_ms === null ? null : `acknowledged after ${took(trace.latency_ms / 1000)}`];
   return [
     note(sum.filter(Boolean).join(", ")),
     h("ol", { class: "timeline" }, trace.events.map((event) => h("li", { class: TONES[event.kind] ?? "" },
       h("time", { datetime: event.time, title: time(event.time) }, stamp(event.time)),
-      h("p", {}, h("b", {}, event.kind), " ", sentence(event.detail), " ", h("span", { class: "later" }, `+${span((Date.parse(event.time) - first) / 1000)}`))))),
+      h("p", {}, h("b", {}, event.kind), " ", sentence(event.detail), " ", h("span", { class: "later" }, `+${took((Date.parse(event.time) - first) / 1000)}`))))),
   ];
 }
 
@@ -95,7 +104,7 @@ function payload(found) {
   let all = false, kind = json !== null ? "json" : text !== undefined ? "text" : "hex";
   const show = () => {
     const most = all ? Infinity : SHOWN_BYTES;
-    const whole = kind === "hex" ? hex(data, all ? Math.min(data.length, 1 << 20) : 4096) : views[kind];
+    const whole = kind === "hex" ? hex(data, all ? Math.min(data.length, 1 << 20) : 4096, innerWidth < WIDE_PX ? 8 : 16) : views[kind];
     box.className = kind;
     box.textContent = data.length ? whole.slice(0, most) : "(empty)";
     const cut = kind === "hex" ? data.length > 4096 : whole.length > SHOWN_BYTES;

@@ -4,7 +4,7 @@ import { get, path } from "./api.js";
 import { fill, h } from "./dom.js";
 import { bytes, count, preview, priority, time } from "./format.js";
 import { pick } from "./overview.js";
-import { badge, button, field, input, messageLink, moment, panel, select, table, topicRoute, trouble, waiting } from "./parts.js";
+import { badge, button, field, input, messageLink, moment, panel, select, since, table, topicRoute, trouble, waiting } from "./parts.js";
 import { topicHead } from "./topic.js";
 
 const STATES = [["all", "all, newest first"], ["ready", "ready"], ["leased", "in flight"], ["waiting", "retrying"], ["scheduled", "scheduled"]];
@@ -54,7 +54,7 @@ function row(namespace, one) {
   return h("tr", {},
     h("th", { scope: "row" }, messageLink(namespace, one.id)),
     h("td", {}, badge(one.state), one.until ? [" ", h("span", { class: "faint" }, moment(one.until))] : null, one.by ? h("span", { class: "faint" }, ` ${one.by}`) : null),
-    h("td", { class: "wide", title: time(one.published_at) }, moment(one.published_at)),
+    h("td", { class: "wide", title: time(one.published_at) }, since(one.published_at)),
     h("td", { class: "number wide" }, `${one.partition} · ${count(one.offset)}`),
     h("td", { class: "wide" }, priority(one.priority)),
     h("td", { class: "wide text" }, one.key ?? (one.key_base64 ? `base64 ${one.key_base64}` : "")),

@@ -1,6 +1,6 @@
 // Is it healthy, and what is stuck: all topics at a glance, with what they add up to over time.
 
-import { fill, h } from "./dom.js";
+import { h, refill } from "./dom.js";
 import { age, count, rate, short } from "./format.js";
 import { Chart, spark } from "./chart.js";
 import { ageOf, badge, button, heading, input, link, note, number, table, tile, topicRoute } from "./parts.js";
@@ -84,12 +84,12 @@ function tilesOf() {
 }
 
 function namespacesOf(view, choose) {
-  return table("Namespaces", [{ name: "Namespace" }, { name: "Topics", kind: "number" }, ...COLUMNS.slice(1, 9).map(({ sort, ...rest }) => rest)],
+  return table("Namespaces", [{ name: "Namespace" }, { name: "Topics", kind: "number mid" }, ...COLUMNS.slice(1, 9).map(({ sort, ...rest }) => rest)],
     view.namespaces.map((row) => {
       const of = (name) => row[name] ?? 0;
       return h("tr", {},
         h("th", { scope: "row" }, h("button", { type: "button", class: "aslink", onclick: () => choose(row.namespace) }, row.namespace), row.stuck ? badge(`${row.stuck} stuck`, "dead") : null),
-        number(count(of("topics")), row.topics), number(rate(of("in_per_second")), row.in_per_second), number(rate(of("out_per_second")), row.out_per_second),
+        number(count(of("topics")), row.topics, "mid"), number(rate(of("in_per_second")), row.in_per_second), number(rate(of("out_per_second")), row.out_per_second),
         number(short(of("ready")), row.ready), number(short(of("leased")), row.leased, "mid"), number(short(of("waiting")), row.waiting, "mid"),
         h("td", { class: `number wide ${row.scheduled ? "" : "faint"}` }, short(of("scheduled"))), h("td", { class: `number ${row.dead ? "bad" : "faint"}` }, short(of("dead"))), h("td", { class: "number" }, ageOf(row.oldest_at)));
     }));
@@ -121,14 +121,12 @@ export default function overview({ live, namespace, query, go, choose }) {
     tiles.set(view.totals, points);
     rates.set(points);
     depth.set(points);
-    fill(health, verdict(view));
+    refill(health, verdict(view));
     spaces.hidden = view.namespaces.length < 2;
-    if (!spaces.hidden) fill(spaces, h("h2", {}, "Namespaces"), namespacesOf(view, choose));
-    const focused = document.activeElement?.closest?.("th button")?.textContent;
-    fill(topics, table("Topics", COLUMNS, view.rows.map((row) => rowOf(row, { named: namespace === null })), {
+    if (!spaces.hidden) refill(spaces, h("h2", {}, "Namespaces"), namespacesOf(view, choose));
+    refill(topics, table("Topics", COLUMNS, view.rows.map((row) => rowOf(row, { named: namespace === null })), {
       empty: window.search ? `No topic has “${window.search}” in its name.` : "No topics yet. A topic is made when something is published to it.", sorted: window.sort, onsort: sortBy }));
-    if (focused) [...topics.querySelectorAll("th button")].find((one) => one.textContent === focused)?.focus();
-    fill(pages, pagerOf(view.topics));
+    refill(pages, pagerOf(view.topics));
   };
   const pagerOf = (all) => {
     const last = Math.min(all, window.skip + PAGE);
@@ -149,16 +147,18 @@ export default function overview({ live, namespace, query, go, choose }) {
 /** One sentence before all numbers. */
 function verdict(view) {
   const { stuck = 0, dead = 0 } = view.totals;
-  if (view.missing?.length) return [badge("incomplete", "waiting"), ` ${view.missing.join(", ")} did not answer`];
+  if (view.away?.length) return [badge("incomplete", "dead"), ` ${view.away.join(", ")} cannot be reached: topics there stand still, and are not shown. `, link("cluster", "Cluster")];
+  if (view.missing?.length) return [badge("incomplete", "waiting"), ` ${view.missing.join(", ")} did not answer: topics there are not shown. `, link("cluster", "Cluster")];
   if (stuck) return [badge("stuck", "dead"), ` ${stuck === 1 ? "One topic has" : `${count(stuck)} topics have`} had messages ready for over a minute, and nothing is acknowledged`];
-  if (dead) return [badge("healthy", "good"), ` Messages move; ${count(dead)} dead to look at`];
-  return [badge("healthy", "good"), " Messages move"];
+  if (dead) return [badge("healthy", "good"), ` Nothing is stuck; ${count(dead)} dead to look at`];
+  if (!view.topics && !view.totals.topics) return " Nothing was published yet";
+  return [badge("healthy", "good"), " Nothing is stuck, nothing is dead"];
 }
 
 /** Topics that have something, to choose one: for pages that are about one topic. */
 export function pick({ live, namespace }, { title, about, sort, part, empty }) {
   const list = h("div", {});
-  const show = () => fill(list, table(title, COLUMNS.map(({ sort: unused, ...rest }) => rest), live.view.rows.map((row) => {
+  const show = () => refill(list, table(title, COLUMNS.map(({ sort: unused, ...rest }) => rest), live.view.rows.map((row) => {
     const element = rowOf(row, { named: namespace === null });
     element.querySelector("a").setAttribute("href", `#/${topicRoute(row.namespace, row.topic, part)}`);
     return element;

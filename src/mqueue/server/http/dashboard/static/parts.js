@@ -1,7 +1,7 @@
 // What pages are made of: tiles, tables, badges, notes, dialogs, messages of what was done. They look the same everywhere.
 
 import { append, fill, h, say } from "./dom.js";
-import { age, relative, stamp, time } from "./format.js";
+import { age, ago, relative, stamp, time } from "./format.js";
 
 export const link = (route, ...children) => h("a", { href: `#/${route}` }, children);
 
@@ -33,11 +33,11 @@ export function tile(name, { kind = "", href, hint } = {}) {
   return { element, set: (text, drawing) => { say(value, text); if (drawing) fill(picture, drawing); } };
 }
 
-/** When something is or was: how far away, and on request the very moment. */
-export function moment(text) {
-  return text ? h("time", { datetime: text, title: time(text) }, relative(text)) : h("span", { class: "faint" }, "–");
-}
-export const ageOf = (text) => (text ? h("time", { datetime: text, title: time(text) }, age(text)) : h("span", { class: "faint" }, "–"));
+/** When something is to be, was, or since when it is: how far away, and on request the very moment. */
+const timed = (text, told) => (text ? h("time", { datetime: text, title: time(text) }, told(text)) : h("span", { class: "faint" }, "–"));
+export const moment = (text) => timed(text, relative);
+export const since = (text) => timed(text, ago);
+export const ageOf = (text) => timed(text, age);
 
 const MOMENT = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g;
 
@@ -159,6 +159,12 @@ export function dialog(title, body, { act, name = "OK", kind = "main", wide = fa
 /** Ask before something is done that cannot be taken back. */
 export function confirmed(title, text, name, act) {
   dialog(title, note(text), { act, name, kind: "danger" });
+}
+
+/** Of a row that is too long for a phone, the part that shows where one is. */
+export function reveal(item) {
+  const box = item.closest("nav");
+  box.scrollLeft += item.getBoundingClientRect().left - box.getBoundingClientRect().left - 40;
 }
 
 /** Files of a page, one of which is open; each is a place of its own. */

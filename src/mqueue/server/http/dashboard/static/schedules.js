@@ -3,7 +3,7 @@
 import { call, get, may, path, post } from "./api.js";
 import { fill, h } from "./dom.js";
 import { count, span } from "./format.js";
-import { attempt, badge, button, confirmed, dialog, field, heading, input, link, moment, note, panel, select, table, tell, topicRoute, trouble, waiting } from "./parts.js";
+import { attempt, badge, button, confirmed, dialog, field, heading, input, link, moment, note, panel, select, since, table, tell, topicRoute, trouble, waiting } from "./parts.js";
 
 export default function schedules({ namespace: chosen, live }) {
   const namespace = chosen ?? "default";
@@ -13,7 +13,7 @@ export default function schedules({ namespace: chosen, live }) {
     try {
       const page = await get("/v1/schedules", { namespace, limit: 100, after }, stop.signal);
       const all = [...into, ...page.schedules];
-      fill(list, table("Schedules", [{ name: "Name" }, { name: "Topic" }, { name: "When" }, { name: "Next" }, { name: "Last", kind: "wide" }, { name: "Published", kind: "number wide" }, { name: "" }],
+      fill(list, table("Schedules", [{ name: "Name" }, { name: "Topic" }, { name: "When" }, { name: "Next", kind: "mid" }, { name: "Last", kind: "wide" }, { name: "Published", kind: "number wide" }, { name: "" }],
         all.map((one) => row(namespace, one, load)), { empty: `No schedules in namespace ${namespace}.` }),
         page.next ? h("p", { class: "pager" }, button("More", () => load(page.next, all))) : null);
     } catch (problem) {
@@ -33,7 +33,7 @@ function row(namespace, one, load) {
   return h("tr", {},
     h("th", { scope: "row" }, one.name, one.paused ? badge("paused") : null), h("td", {}, link(topicRoute(namespace, one.topic), one.topic)),
     h("td", {}, one.cron ? [h("code", {}, one.cron), " ", h("span", { class: "faint" }, one.tz)] : `every ${span(one.every)}`),
-    h("td", {}, one.paused ? "–" : moment(one.next_at)), h("td", { class: "wide" }, one.last_id ? [moment(one.last_at), " ", h("a", { href: `#/m/${encodeURIComponent(namespace)}/${one.last_id}` }, "message")] : "never"), h("td", { class: "number wide" }, count(one.count)),
+    h("td", { class: "mid" }, one.paused ? "–" : moment(one.next_at)), h("td", { class: "wide" }, one.last_id ? [since(one.last_at), " ", h("a", { href: `#/m/${encodeURIComponent(namespace)}/${one.last_id}` }, "message")] : "never"), h("td", { class: "number wide" }, count(one.count)),
     h("td", { class: "actions" }, mine ? [button(one.paused ? "Resume" : "Pause", toggle), button("Run now", () => attempt(() => call("POST", `${target}/run`, { query }), "It is published.").then(() => load())),
       button("Delete…", () => confirmed(`Delete schedule ${one.name}?`, "It is not published any more. What was published stays.", "Delete", async () => { await call("DELETE", target, { query }); tell(`${one.name} is deleted.`); load(); }), { kind: "danger" })] : null));
 }

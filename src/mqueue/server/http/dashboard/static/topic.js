@@ -2,7 +2,7 @@
 
 import { call, get, may, path, post } from "./api.js";
 import { Chart } from "./chart.js";
-import { fill, h } from "./dom.js";
+import { fill, h, refill } from "./dom.js";
 import { bytes, count, priority, rate, short } from "./format.js";
 import { Past } from "./overview.js";
 import { ageOf, badge, button, confirmed, dialog, facts, field, heading, input, link, note, number, panel, table, tabs, tell, tile, topicRoute, trouble, waiting } from "./parts.js";
@@ -68,7 +68,7 @@ function summary(context) {
         get(`${base}/priorities`, { namespace, group: busiest }, stop.signal)]);
       busiest = Object.entries(stats.groups).sort(([, a], [, b]) => b.ready - a.ready)[0]?.[0] ?? "default";
       for (const key of ["ready", "leased", "waiting", "scheduled", "dead", "retained"]) tiles[key].set(short(stats[key]));
-      fill(body, details(context, stats, partitions.partitions, priorities.priorities, busiest));
+      refill(body, details(context, stats, partitions.partitions, priorities.priorities, busiest));
     } catch (problem) {
       if (problem.name !== "AbortError") fill(body, trouble(problem, () => { at = 0; show(); }));
     } finally {
