@@ -8,7 +8,7 @@ rounds. Beside the rates stands what a queue with a row for each message does in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
@@ -17,6 +17,7 @@ from time import perf_counter
 import psycopg
 import uvloop
 
+from benchmarks import amqp_singles
 from benchmarks.disk import scratch
 from benchmarks.harness import Profile, Result, short
 from benchmarks.http import Turn, again, asking, published, published_arrow
@@ -36,6 +37,10 @@ from mqueue.policy.routing import virtual_shard
 TIMES_MIN = 5.0
 FLAT_MIN = 0.8
 """A rate may fall by a fifth."""
+SINGLES = 64
+SINGLES_MIN = 5e3
+_ROW_WORKERS = {1000: 4, 100: 8, 1: 16}
+"""Connections to the row queue, by how many messages they have at a time."""
 _FILLERS = 8
 
 
@@ -51,20 +56,37 @@ def publish(profile: Profile) -> Iterator[Result]:
 def cycle(profile: Profile) -> Iterator[Result]:
     """Publish, receive and ack, in turns with a queue that has a row for each message."""
     with _cluster() as place, place.node() as node:
-        for size, count, least in ((1000, 4, 150e3), (100, 8, 60e3), (1, 64, 5e3)):
-            rows = RowQueue(place.database(f"rows{size}"), min(count, 16))
-            ours, theirs = [], []
-            try:
-                for _ in range(profile.rounds):
-                    ours.append(_rate(node.port, _cycling(size), count, size, profile.pause / 2))
-                    theirs.append(rows.rate(PAYLOADS[:size], profile.pause / 2))
-            finally:
-                rows.close()
-            label = f"{size} at a time, {count} connections"
-            yield _row(ours, label, least)
-            times = [one / other for one, other in zip(ours, theirs, strict=True)]
-            note = f"{short(median(theirs))}/s with a row for each message"
-            yield Result(f"{label}: times a row queue", median(times), "×", ">=", TIMES_MIN, note=note, samples=times)
+        for size, count, least in ((1000, 4, 150e3), (100, 8, 60e3), (1, SINGLES, SINGLES_MIN)):
+
+            def ours(seconds: float, size: int = size, count: int = count) -> float:
+                return _rate(node.port, _cycling(size), count, size, seconds)
+
+            yield from _beside_rows(place, profile, ours, size, f"{size} at a time, {count} connections", least)
+
+        def singles(seconds: float) -> float:
+            return uvloop.run(amqp_singles.rate(node.ports["amqp"], "singles", SINGLES, len(PAYLOADS[0]), seconds))
+
+        singles(profile.pause / 2)  # to warm up
+        yield from _beside_rows(
+            place, profile, singles, 1, f"1 at a time over AMQP, {SINGLES} connections", SINGLES_MIN
+        )
+
+
+def _beside_rows(
+    place: Place, profile: Profile, ours: Callable[[float], float], size: int, label: str, least: float
+) -> Iterator[Result]:
+    rows = RowQueue(place.database(f"rows{size}"), _ROW_WORKERS[size])
+    rates, theirs = [], []
+    try:
+        for _ in range(profile.rounds):
+            rates.append(ours(profile.pause / 2))
+            theirs.append(rows.rate(PAYLOADS[:size], profile.pause / 2))
+    finally:
+        rows.close()
+    yield _row(rates, label, least)
+    times = [one / other for one, other in zip(rates, theirs, strict=True)]
+    note = f"{short(median(theirs))}/s with a row for each message"
+    yield Result(f"{label}: times a row queue", median(times), "×", ">=", TIMES_MIN, note=note, samples=times)
 
 
 def dequeue(profile: Profile) -> Iterator[Result]:
@@ -131,7 +153,7 @@ class Place:
     def node(self, name: str = "node") -> Iterator[Server]:
         url = self.database(name)
         redis = (f"127.0.0.1:{self._redis.port}", self._redis.password)
-        with Server(self._directory / name, databases=[url], redis=redis) as server:
+        with Server(self._directory / name, databases=[url], redis=redis, amqp=True) as server:
             yield server
 
 

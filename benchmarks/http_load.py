@@ -34,6 +34,7 @@ class Server:
         databases: Sequence[str] = (),
         redis: Sequence[str] = (),
         flight: bool = False,
+        amqp: bool = False,
         telemetry: tuple[str, float] | None = None,
     ) -> None:
         about = {
@@ -42,6 +43,7 @@ class Server:
             "databases": databases,
             "redis": redis,
             "flight": flight,
+            "amqp": amqp,
             "telemetry": telemetry,
         }
         words = [sys.executable, "-m", "benchmarks.http_server", json.dumps(about)]

@@ -1,7 +1,7 @@
 """`python -m benchmarks.http_server JSON`: a server in a process of its own, until its input ends.
 
 The JSON names its directory (`dir`), for how many milliseconds headers may take, the databases and the Redis of a
-cluster that it is a node of, whether it listens for Flight, and where its spans go.
+cluster that it is a node of, whether it listens for Flight and for AMQP, and where its spans go.
 
 Says where it listens; then for each line that it reads, how many seconds of processor time it has used and how much
 memory it has.
@@ -37,7 +37,8 @@ async def serve(about: dict[str, Any]) -> None:
         address, password = about["redis"]
         redis = replace(redis, addresses=(address,), password=Secret(password))
     free = Address("127.0.0.1", 0)
-    listeners = {"http": free, "grpc": free if about["flight"] else None, "amqp": None}
+    wanted = {"http": True, "grpc": about["flight"], "amqp": about["amqp"]}
+    listeners = {name: free if asked else None for name, asked in wanted.items()}
     config = replace(
         config,
         server=replace(config.server, headers_timeout_ms=about["headers_timeout_ms"], **listeners),
