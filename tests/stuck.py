@@ -26,6 +26,8 @@ class Watch:
         self._stderr: IO[bytes] = os.fdopen(os.dup(2), "wb")
         hears = bool(config.getoption("numprocesses", None))
         self._patience = _HEARING_NOTHING_SECONDS if hears else _SILENT_SECONDS
+        is_one_of_several = hasattr(config, "workerinput")  # it ends when the others have
+        self._ending = _SILENT_SECONDS if is_one_of_several else _ENDING_SECONDS
         self._look_again_in(self._patience)
 
     def pytest_runtest_logstart(self) -> None:
@@ -42,7 +44,7 @@ class Watch:
 
     def pytest_unconfigure(self) -> None:
         """All tests are over: what is left is the end of the process."""
-        self._look_again_in(_ENDING_SECONDS)
+        self._look_again_in(self._ending)
 
     def _look_again_in(self, seconds: int) -> None:
         faulthandler.dump_traceback_later(seconds, exit=True, file=self._stderr)
