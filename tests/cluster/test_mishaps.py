@@ -32,15 +32,17 @@ TOPICS = [f"t{number}" for number in range(8)]
 
 
 @pytest.fixture
-def nodes(database: str) -> Iterator[list[mqueue.Client]]:
-    """Clients of two nodes: of some topics the first is the owner, of others the second."""
+def urls(database: str) -> Iterator[list[str]]:
+    """Of two nodes: of some topics the first is the owner, of others the second."""
     config = Config(metrics=Metrics(enabled=False), cluster=Cluster((Secret(database),)))
-    with (
-        RunningServer(config) as first,
-        RunningServer(config) as second,
-        mqueue.Client(first.url, retry=False) as one,
-        mqueue.Client(second.url, retry=False) as other,
-    ):
+    with RunningServer(config) as first, RunningServer(config) as second:
+        yield [first.url, second.url]
+
+
+@pytest.fixture
+def nodes(urls: list[str]) -> Iterator[list[mqueue.Client]]:
+    """Clients of these that are told at once of whatever fails."""
+    with mqueue.Client(urls[0], retry=False) as one, mqueue.Client(urls[1], retry=False) as other:
         yield [one, other]
 
 
@@ -69,16 +71,33 @@ def drained(client: mqueue.Client, topic: str, count: int) -> list[bytes]:
     return found
 
 
-def test_a_frame_that_cannot_be_read_when_it_arrives_is_looked_for_again(nodes, monkeypatch) -> None:
-    """Its rows have several priorities, so whoever delivers it has to read it before he knows their order."""
+def test_a_frame_that_cannot_be_read_when_it_arrives_is_looked_for_again(urls, nodes, monkeypatch) -> None:
+    """Its rows have several priorities, so whoever delivers it has to read it before he knows their order. It may be
+    whoever receives for whom it is read first: he is told to come again, and a client does."""
     drafts = [mqueue.Draft("low", priority="low"), mqueue.Draft("urgent", priority="critical")]
-    for topic in TOPICS:
-        nodes[0].publish(topic, "known", priority="critical")
-        assert drained(nodes[0], topic, 1) == [b"known"]
-        monkeypatch.setattr(frames, "bodies", once(frames.bodies, fails, lambda *args: True))
-        for client in nodes:
-            client.publish_many(topic, drafts)
-        assert sorted(drained(nodes[0], topic, 4)) == [b"low", b"low", b"urgent", b"urgent"]
+    with mqueue.Client(urls[0]) as client:
+        for topic in TOPICS:
+            nodes[0].publish(topic, "known", priority="critical")
+            assert drained(client, topic, 1) == [b"known"]
+            monkeypatch.setattr(frames, "bodies", once(frames.bodies, fails, lambda *args: True))
+            for node in nodes:
+                node.publish_many(topic, drafts)
+            assert sorted(drained(client, topic, 4)) == [b"low", b"low", b"urgent", b"urgent"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_who_receives_what_cannot_be_taken_in_is_told_to_come_again(database: str, monkeypatch, times: int) -> None:
+    """Once when it was published, and once more for who receives."""
+    config = Config(metrics=Metrics(enabled=False), cluster=Cluster((Secret(database),)))
+    with RunningServer(config) as server, mqueue.Client(server.url) as client:
+        client.publish("t", "known")
+        assert drained(client, "t", 1) == [b"known"]
+        taken_in = ShardStore.take_in
+        for _ in range(times):
+            taken_in = once(taken_in, fails, lambda *args: True)
+        monkeypatch.setattr(ShardStore, "take_in", taken_in)
+        client.publish("t", "new")
+        assert drained(client, "t", 1) == [b"new"]
 
 
 def test_what_a_node_could_not_take_in_is_there_for_who_reads(database: str, monkeypatch) -> None:

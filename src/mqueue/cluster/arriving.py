@@ -96,6 +96,7 @@ class Arriving:
                 raise Unavailable(
                     f"virtual shard {holding.vshard} could not take in what was appended to it; try again",
                     code="shard_slow",
+                    retry_after=1,
                 )
             await self._tail(behind)
             tried = behind

@@ -145,13 +145,13 @@ def translated(error: psycopg.Error, server: str) -> Exception:
     if state[:2] in _TROUBLE or state in _MISSING:
         applied = None if state == _CRASHED else False
         kind = Ended if state.startswith(_SESSION) else ShardDown
-        return kind(f"PostgreSQL at {server} failed: {said} ({state})", applied=applied)
+        return kind(f"PostgreSQL at {server} failed: {said} ({state})", applied=applied, retry_after=1)
     return error
 
 
 def lost(server: str, why: str) -> ShardDown:
     """The line broke while a statement was running: nobody knows what became of it."""
-    return ShardDown(f"PostgreSQL at {server} did not answer: {why}", applied=None)
+    return ShardDown(f"PostgreSQL at {server} did not answer: {why}", applied=None, retry_after=1)
 
 
 def unreachable(server: str, why: str, retry_after: float) -> ShardDown:

@@ -40,7 +40,8 @@ class Asking:
             async with asyncio.timeout(_SECONDS):
                 return await errands(ask, estate)
         except TimeoutError:
-            raise ShardDown(f"{estate.name} did not answer within {_SECONDS:g} seconds", applied=None) from None
+            why = f"{estate.name} did not answer within {_SECONDS:g} seconds"
+            raise ShardDown(why, applied=None, retry_after=1) from None
 
     async def all(self, ask: Callable[[Estate], T]) -> list[T]:
         """Something of every server, asked at once."""
