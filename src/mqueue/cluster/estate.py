@@ -324,9 +324,7 @@ class Estate:
         if found is None:
             return
         if not self._shard_clock.set(found.server_ms, found.trip_us) and not self._shard_clock.is_set:
-            raise Unavailable(
-                "the clock of the shard cannot be read: it takes too long", code="shard_slow", retry_after=1
-            )
+            raise Unavailable("the clock of the shard takes too long to be read", code="shard_slow", retry_after=1)
         self._quorum = found.quorum
         self._glances.believe(found.owners, found.away, found.begun)
         await self._tenure.settle(found)
