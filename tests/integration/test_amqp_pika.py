@@ -393,6 +393,35 @@ def test_a_queue_that_nobody_uses_expires(
     eventually(connection, lambda: "brief" not in native.topics())
 
 
+def test_consumers_of_a_higher_priority_come_first(
+    connection: pika.BlockingConnection, channel: BlockingChannel
+) -> None:
+    channel.queue_declare("orders")
+    got: dict[str, list[int]] = {"low": [], "plain": [], "high": []}
+    channels = {}
+    for name, arguments in {"low": {"x-priority": -5}, "plain": None, "high": {"x-priority": 5}}.items():
+        channels[name] = connection.channel()
+        channels[name].basic_qos(prefetch_count=2)
+        channels[name].basic_consume(
+            "orders", lambda c, m, p, b, name=name: got[name].append(m.delivery_tag), arguments=arguments
+        )
+
+    def publish(count: int, **expected: int) -> None:
+        for _ in range(count):
+            channel.basic_publish("", "orders", b"x")
+        eventually(connection, lambda: {name: len(tags) for name, tags in got.items()} == expected)
+
+    publish(2, high=2, plain=0, low=0)
+    publish(3, high=2, plain=2, low=1)
+    channels["high"].basic_ack(got["high"][-1], multiple=True)
+    publish(1, high=3, plain=2, low=1)
+    channels["plain"].basic_ack(got["plain"][-1], multiple=True)
+    publish(3, high=4, plain=4, low=1)
+    channels["high"].close()
+    eventually(connection, lambda: len(got["low"]) == 2)  # what it had comes back: one is left that nobody has room for
+    assert channel.queue_declare("orders", passive=True).method.message_count == 1
+
+
 def test_purge_and_delete(channel: BlockingChannel, connection: pika.BlockingConnection) -> None:
     channel.queue_declare("orders")
     for _ in range(3):

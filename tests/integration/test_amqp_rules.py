@@ -41,6 +41,8 @@ def connection(server: RunningServer) -> Iterator[pika.BlockingConnection]:
         (404, lambda c: c.queue_declare("", passive=True)),
         (404, lambda c: c.basic_consume("", print)),
         (405, lambda c: c.queue_declare("bystander", exclusive=True)),
+        (406, lambda c: c.basic_consume("bystander", print, arguments={"x-priority": "high"})),
+        (406, lambda c: c.basic_consume("bystander", print, arguments={"x-priority": True})),
         (406, lambda c: c.queue_bind("bystander", "amq.headers", "", {"x-match": "some"})),
         (406, lambda c: c.basic_publish("", "bystander", b"", pika.BasicProperties(headers={"CC": "text"}))),
         (406, lambda c: c.basic_publish("", "bystander", b"", pika.BasicProperties(expiration="-1"))),

@@ -1,4 +1,4 @@
-"""What a client asks of a queue or an exchange, checked, and what that means for a topic. Pure."""
+"""What a client asks of a queue, an exchange or as a consumer, checked, and what that means for a topic. Pure."""
 
 from __future__ import annotations
 
@@ -78,6 +78,14 @@ def settings_of(queue: Queue, fresh: bool) -> dict[str, Any]:
         settings["max_depth"] = given["x-max-length"]
         settings["overflow"] = _OVERFLOWS[given.get("x-overflow", "drop-head")]
     return settings
+
+
+def priority_of(arguments: Mapping[str, Any] | None) -> int:
+    """Of a consumer: who has a higher one comes first. Raises Fault."""
+    given = (arguments or {}).get("x-priority", 0)
+    if isinstance(given, bool | Timestamp) or not isinstance(given, int):
+        raise _invalid("x-priority", given, "it takes a whole number")
+    return given
 
 
 def check_same(queue: Queue, wanted: Queue) -> None:

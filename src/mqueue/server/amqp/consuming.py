@@ -1,15 +1,14 @@
 """Delivering: one dispatcher for each queue that somebody here consumes from.
 
-It takes as many messages as its consumers have room for, and hands them out in turn. Room is what is left of the
-prefetch of a consumer and of its channel, while its connection takes what is sent: a slow reader gets no more than its
-buffer holds. Leases are kept alive while a consumer has the message.
+It takes as many messages as its consumers have room for, and hands them out in turn (`turns`). Room is what is left of
+the prefetch of a consumer and of its channel, while its connection takes what is sent: a slow reader gets no more than
+its buffer holds. Leases are kept alive while a consumer has the message.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from typing import TYPE_CHECKING
 
 from mqueue.broker.consume import Supply
@@ -19,6 +18,7 @@ from mqueue.model.limits import MIB
 from mqueue.server.amqp.content import Reader
 from mqueue.server.amqp.frames import Deliveries
 from mqueue.server.amqp.names import GROUP, topic_of
+from mqueue.server.amqp.turns import Turns
 
 if TYPE_CHECKING:
     from mqueue.server.amqp.channel import Channel
@@ -39,7 +39,9 @@ _PAUSE_SECONDS = 1.0
 class Consumer:
     """Somebody who consumes, on a channel. `prefetch` 0: as much as there is."""
 
-    def __init__(self, channel: Channel, tag: str, no_ack: bool, prefetch: int, exclusive: bool, queue: str) -> None:
+    def __init__(
+        self, channel: Channel, tag: str, no_ack: bool, prefetch: int, exclusive: bool, queue: str, priority: int
+    ) -> None:
         self.channel = channel
         self.tag = tag
         self.deliveries = Deliveries(channel.number, tag, channel.connection.frame_max)
@@ -47,6 +49,7 @@ class Consumer:
         self.prefetch = prefetch
         self.exclusive = exclusive
         self.queue = queue
+        self.priority = priority
         self.held = 0
         """So many messages it has that are not settled."""
 
@@ -68,7 +71,7 @@ class Dispatcher:
         self.queue = queue
         self.consumers: list[Consumer] = []
         self._reader = Reader(queue)
-        self._turn: deque[Consumer] = deque()
+        self._turns = Turns()
         self._bell = asyncio.Event()
         self._supply: Supply[AsyncMessage] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -78,7 +81,7 @@ class Dispatcher:
 
     def join(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
-        self._turn.append(consumer)
+        self._turns.join(consumer)
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="mqueue-amqp-dispatcher")
         self._bell.set()
@@ -88,7 +91,7 @@ class Dispatcher:
         if consumer not in self.consumers:
             return
         self.consumers.remove(consumer)
-        self._turn.remove(consumer)
+        self._turns.part(consumer)
         if not self.consumers:
             self.vhost.dispatchers.pop(self.queue, None)
             await self.close()
@@ -101,7 +104,7 @@ class Dispatcher:
         """The queue is gone: whoever consumes from it is told."""
         for consumer in self.consumers:
             consumer.channel.cancelled(consumer)
-        self.consumers, self._turn = [], deque()
+        self.consumers, self._turns = [], Turns()
         self._stop()
 
     async def close(self) -> None:
@@ -148,7 +151,7 @@ class Dispatcher:
         done: list[AsyncMessage] = []
         touched: dict[Connection, None] = {}
         read, again = self._reader.read, self.vhost.is_again
-        turns = self._turns(len(found))
+        turns = self._turns.take(len(found))
         for consumer, message in zip(turns, found, strict=False):
             address, raw = read(message)
             channel = consumer.channel
@@ -164,30 +167,3 @@ class Dispatcher:
             await self.vhost.broker.release(left)
         if done:
             await self.vhost.ack(done)
-
-    def _turns(self, count: int) -> list[Consumer]:
-        """Whose turn it is, so many times, or as long as somebody has room."""
-        rooms = {consumer: consumer.room for consumer in self._turn}
-        shared = {c.channel: c.channel.shared_room for c in rooms if c.channel.prefetch}
-        waiting = deque(consumer for consumer, room in rooms.items() if room)
-        chosen: list[Consumer] = []
-        while waiting and len(chosen) < count:
-            if not shared:  # whole rounds, as long as all of them have room
-                rounds = min(*(rooms[one] for one in waiting), -(-(count - len(chosen)) // len(waiting)))
-                chosen += list(waiting) * rounds
-                rooms = {one: rooms[one] - rounds for one in waiting}
-                waiting = deque(one for one in waiting if rooms[one])
-                continue
-            consumer = waiting.popleft()
-            if consumer.channel in shared and not consumer.no_ack:
-                if shared[consumer.channel] <= 0:
-                    continue
-                shared[consumer.channel] -= 1
-            chosen.append(consumer)
-            rooms[consumer] -= 1
-            if rooms[consumer]:
-                waiting.append(consumer)
-        del chosen[count:]
-        if chosen:
-            self._turn.rotate(-1 - self._turn.index(chosen[-1]))
-        return chosen

@@ -14,7 +14,7 @@ from pamqp.base import Frame
 
 from mqueue.model.errors import LeaseLost
 from mqueue.server.amqp import frames
-from mqueue.server.amqp.arguments import plain
+from mqueue.server.amqp.arguments import plain, priority_of
 from mqueue.server.amqp.channel import Channel
 from mqueue.server.amqp.consuming import Consumer
 from mqueue.server.amqp.content import Reader
@@ -168,6 +168,7 @@ class Methods:
     async def _consume(self, channel: Channel, told: commands.Basic.Consume) -> bytes | None:
         name = self._queue_of(channel, told.queue)
         tag = told.consumer_tag or f"amq.ctag-{secrets.token_urlsafe(16)}"
+        priority = priority_of(told.arguments)
         if tag in channel.consumers:
             raise Fault(NOT_ALLOWED, f"attempt to reuse consumer tag {tag!r:.100}")
         if len(channel.consumers) >= CONSUMERS_MAX:
@@ -182,7 +183,7 @@ class Methods:
             raise Fault(ACCESS_REFUSED, f"queue {name!r:.100} in exclusive use")
         await self._vhost.use(name)
         prefetch = channel.consumer_prefetch
-        consumer = Consumer(channel, tag, told.no_ack, prefetch, told.exclusive, name)
+        consumer = Consumer(channel, tag, told.no_ack, prefetch, told.exclusive, name, priority)
         channel.consumers[tag] = consumer
         if not told.nowait:
             channel.connection.send(frames.named(channel.number, frames.CONSUME_OK, short_text(tag)))
