@@ -116,6 +116,11 @@ class Holdings:
         if left:
             self.line.farewell(self._give_back(left))
 
+    def let_go_untaken(self, leases: Iterable[Held | None]) -> None:
+        """The same of what came for somebody who waits no more. While the line is closed what is held goes anyway."""
+        if not self.line.closed:
+            self.let_go(lease for lease in leases if lease is not None)
+
     async def _give_back(self, left: list[tuple[Window, Held]]) -> None:
         for start in range(0, len(left), AT_ONCE_MAX):
             await asyncio.gather(*(self._release(window, lease) for window, lease in left[start : start + AT_ONCE_MAX]))

@@ -12,8 +12,8 @@ import asyncio
 import io
 import os
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -29,8 +29,6 @@ from mqueue.model.errors import Closed, Corrupt, Error, Refused, Stopping, Unava
 from mqueue.model.limits import MIB
 from mqueue.wire.errors import error_of
 from mqueue.wire.json import ErrorBody, ErrorOut
-
-T = TypeVar("T")
 
 ANSWER_BYTES_MAX = 1024 * MIB
 CONNECTIONS_MAX = 4096
@@ -70,17 +68,22 @@ class Reply(Struct, frozen=True):
     sent_at: float
 
 
-Sign = Callable[[Request], Mapping[str, str]]
-"""Headers that prove who sends a request, made anew for each try."""
+Untaken = Callable[[Reply], None]
+"""Gets an answer that came for somebody who does not wait any more."""
+
+Carry = Callable[[Request, str, float], Awaitable[Reply]]
+"""One try: the answer of whoever is at a URL, within so many seconds. Raises Unavailable where there is none."""
 
 
 class Line:
-    """Belongs to the event loop that uses it first."""
+    """Belongs to the event loop that uses it first. `carry`: how a request gets there, where not over HTTP."""
 
-    def __init__(self, address: Address, chance: Callable[[], float] = random.random, sign: Sign | None = None) -> None:
+    def __init__(
+        self, address: Address, chance: Callable[[], float] = random.random, carry: Carry | None = None
+    ) -> None:
         self._address = address
         self._chance = chance
-        self._sign = sign
+        self._carry = carry or self._once
         self._turn = int(chance() * len(address.urls))
         """Which of the addresses is used, counted on and on: clients begin at different ones."""
         self._pid = os.getpid()
@@ -98,8 +101,11 @@ class Line:
 
     # Requests
 
-    async def send(self, request: Request, stopped: asyncio.Event | None = None) -> Reply:
-        """The answer to a request. One that waits comes back as `Closed` when the line or `stopped` says so."""
+    async def send(
+        self, request: Request, stopped: asyncio.Event | None = None, untaken: Untaken | None = None
+    ) -> Reply:
+        """The answer to a request. One that waits comes back as `Closed` when the line or `stopped` says so; `untaken`
+        gets the answer that came just then."""
         self._check()
         if self._farewells:  # what is being given back is given back first: the next call may ask for it
             await asyncio.wait(set(self._farewells))
@@ -111,7 +117,8 @@ class Line:
         try:
             if not request.wait_ms:
                 return await self._tries(request)
-            return await _unless(self._tries(request), (self._over,) if stopped is None else (self._over, stopped))
+            events = (self._over,) if stopped is None else (self._over, stopped)
+            return await _unless(self._tries(request), events, untaken)
         finally:
             self._busy -= 1
             if not self._busy:
@@ -124,7 +131,7 @@ class Line:
         while True:
             turn = self._turn
             try:
-                reply = await self._once(request, self._url(turn), max(end - loop.time(), 0.001))
+                reply = await self._carry(request, self._url(turn), max(end - loop.time(), 0.001))
                 if reply.status < 300:
                     return reply
                 raise _refusal(reply)
@@ -181,7 +188,7 @@ class Line:
                 request.method,
                 URL(url + request.path, encoded=True),
                 data=_sent(request.body),
-                headers={**request.headers, **self._sign(request)} if self._sign else request.headers,
+                headers=request.headers,
                 timeout=timeout,
                 allow_redirects=False,
             ) as answer:
@@ -263,7 +270,7 @@ class Line:
 
     async def send_last(self, request: Request) -> Reply:
         """While the line is being closed: one try."""
-        return await self._once(request, self._url(self._turn), CLOSE_SECONDS_MAX)
+        return await self._carry(request, self._url(self._turn), CLOSE_SECONDS_MAX)
 
 
 def _sent(body: bytes) -> bytes | io.BytesIO | None:
@@ -288,20 +295,28 @@ def _reason(error: BaseException) -> str:
     return f"{str(error) or type(error).__name__:.200}"
 
 
-async def _unless(call: Coroutine[Any, Any, T], events: tuple[asyncio.Event, ...]) -> T:
+async def _unless(
+    call: Coroutine[Any, Any, Reply], events: tuple[asyncio.Event, ...], untaken: Untaken | None
+) -> Reply:
     """The answer of a call, or `Closed` as soon as one of the events is set."""
     task = asyncio.ensure_future(call)
     bells = [asyncio.ensure_future(event.wait()) for event in events]
+    taken = False
     try:
         await asyncio.wait([task, *bells], return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise Closed("this client or consumer was closed while it waited")
+        if not task.done():
+            raise Closed("this client or consumer was closed while it waited")
+        await _ended(bells, cancel=True)
+        taken = True
+        return task.result()
     finally:
-        await _ended({task, *bells}, cancel=True)
+        if not taken:
+            await _ended([task, *bells], cancel=True)
+            if untaken is not None and not task.cancelled() and task.exception() is None:
+                untaken(task.result())
 
 
-async def _ended(tasks: set[asyncio.Task[Any]], *, cancel: bool) -> None:
+async def _ended(tasks: Collection[asyncio.Task[Any]], *, cancel: bool) -> None:
     left = {task for task in tasks if not task.done() and task is not asyncio.current_task()}
     if cancel:
         for task in left:

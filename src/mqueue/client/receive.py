@@ -56,19 +56,25 @@ async def receive(
 ) -> list[M]:
     window = home.window
     if len(topics) == 1 and window.address.encoding == "arrow":
-        reply = await _table(window, topics[0], told, wait_ms, stopped, ALL_COLUMNS)
-        table, lease = _leased(window, holdings, reply)
+        table, lease = await _table(window, holdings, topics[0], told, wait_ms, stopped, ALL_COLUMNS)
         return incoming.messages_of_table(home, lease, window.namespace, topics[0], table, kind)
     if len(topics) == 1:
-        reply = await window.send("POST", _path(topics[0]), told, wait_ms=wait_ms, stopped=stopped)
-        given = [parsed(LeaseOut, reply)]
+        path, body, read = _path(topics[0]), told, _leases_of_one
     else:
-        several = ReceiveTopicsIn(told.group, told.limit, told.wait, told.visibility, told.mode, topics=topics)
-        reply = await window.send("POST", path_of("receive"), several, wait_ms=wait_ms, stopped=stopped)
-        given = parsed(LeasesOut, reply).leases
+        body = ReceiveTopicsIn(told.group, told.limit, told.wait, told.visibility, told.mode, topics=topics)
+        path, read = path_of("receive"), _leases_of_several
+
+    def given(reply: Reply) -> list[tuple[Held | None, LeaseOut]]:
+        return [
+            (_held(window, holdings, one.lease, len(one.messages), reply, one.remaining_ms), one) for one in read(reply)
+        ]
+
+    def untaken(reply: Reply) -> None:
+        holdings.let_go_untaken([lease for lease, _ in given(reply)])
+
+    reply = await window.send("POST", path, body, wait_ms=wait_ms, stopped=stopped, untaken=untaken)
     found: list[M] = []
-    for one in given:
-        lease = _held(window, holdings, one.lease, len(one.messages), reply, one.remaining_ms)
+    for lease, one in given(reply):
         found += incoming.messages(home, lease, one.messages, kind)
     return found
 
@@ -76,19 +82,33 @@ async def receive(
 async def receive_table(
     window: Window, holdings: Holdings, topic: str, told: ReceiveIn, wait_ms: int
 ) -> tuple[pa.Table, Held | None]:
-    reply = await _table(window, topic, told, wait_ms, None, None)
-    return _leased(window, holdings, reply)
+    return await _table(window, holdings, topic, told, wait_ms, None, None)
 
 
 async def _table(
     window: Window,
+    holdings: Holdings,
     topic: str,
     told: ReceiveIn,
     wait_ms: int,
     stopped: asyncio.Event | None,
     query: Mapping[str, Any] | None,
-) -> Reply:
-    return await window.send("POST", _path(topic), told, query, accept=ARROW, wait_ms=wait_ms, stopped=stopped)
+) -> tuple[pa.Table, Held | None]:
+    def untaken(reply: Reply) -> None:
+        holdings.let_go_untaken([_leased(window, holdings, reply)[1]])
+
+    reply = await window.send(
+        "POST", _path(topic), told, query, accept=ARROW, wait_ms=wait_ms, stopped=stopped, untaken=untaken
+    )
+    return _leased(window, holdings, reply)
+
+
+def _leases_of_one(reply: Reply) -> list[LeaseOut]:
+    return [parsed(LeaseOut, reply)]
+
+
+def _leases_of_several(reply: Reply) -> list[LeaseOut]:
+    return parsed(LeasesOut, reply).leases
 
 
 def _leased(window: Window, holdings: Holdings, reply: Reply) -> tuple[pa.Table, Held | None]:

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from mqueue.client.address import Address
-from mqueue.client.line import Line, Reply, Request
+from mqueue.client.line import Line, Reply, Request, Untaken
 from mqueue.model.errors import Corrupt, NotFound, TooLarge
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class Window:
         wait_ms: int = 0,
         everywhere: bool = False,
         stopped: asyncio.Event | None = None,
+        untaken: Untaken | None = None,
     ) -> Reply:
         """`everywhere`: it is asked for no namespace."""
         request = self.request(
@@ -96,7 +97,7 @@ class Window:
             everywhere=everywhere,
         )
         try:
-            return await self.line.send(request, stopped)
+            return await self.line.send(request, stopped, untaken)
         except TooLarge as error:
             if error.code != "body_too_large":
                 raise
