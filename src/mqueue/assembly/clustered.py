@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
-from collections.abc import Mapping
 from functools import partial
 from typing import cast
 
 from msgspec import Struct
 
+from mqueue.assembly.inside import Inside
 from mqueue.assembly.security import nodes_tls
 from mqueue.broker.aio import AsyncBroker
 from mqueue.broker.loop import LoopBroker
 from mqueue.client.address import Address
 from mqueue.client.aio import AsyncClient
-from mqueue.client.line import Line, Request
+from mqueue.client.line import Line
 from mqueue.cluster.estate import Estate
 from mqueue.cluster.founding import Founded, found
 from mqueue.cluster.node import Node
@@ -29,6 +28,7 @@ from mqueue.model.clock import Clock
 from mqueue.server.administration import Administrator
 from mqueue.server.forwarding.forwarder import Forwarder
 from mqueue.server.forwarding.voucher import Voucher
+from mqueue.server.http.app import App
 from mqueue.server.http.service import Service
 from mqueue.server.overview.local import LocalOverview
 from mqueue.server.overview.sampler import Sampler
@@ -42,7 +42,6 @@ from mqueue.server.placing.peers import Peers
 from mqueue.server.placing.placing import Placing
 from mqueue.server.placing.poking import Poker
 from mqueue.server.placing.shelf import SharedShelf
-from mqueue.server.security.gatekeeper import ANYBODY
 from mqueue.server.security.peers import Limit
 
 _SECRET_BYTES = 32
@@ -126,7 +125,7 @@ class Membership:
 
 async def join(
     config: Config,
-    service: Service,
+    app: App,
     root: LoopBroker,
     known: Approach,
     administrator: Administrator,
@@ -134,7 +133,7 @@ async def join(
     clock: Clock | None,
 ) -> Membership:
     """Become a node. `root` is a broker without messages: it keeps what has no place of its own yet."""
-    lines = Lines()
+    lines, service = Lines(), app.service
     node = Node(
         [database.reveal() for database in config.cluster.databases],
         address,
@@ -162,19 +161,14 @@ async def join(
     if service.page is not None:
         service.page.take = partial(snapshot.take, node)
         service.page.registry.register(NodeCollector(node, forwarder.results))
-    client = _client(address, nodes_tls(config), service.voucher)
+    client = _client(address, app)
     return Membership(node, forwarder, lines.poker, Lookout(administrator), asking, rooms, client, peers)
 
 
-def _client(url: str, tls: ssl.SSLContext | None, voucher: Voucher) -> AsyncClient:
+def _client(url: str, app: App) -> AsyncClient:
     """Of this node itself. Whoever calls through a face has been let in by it, and has the right that it asked for."""
-
-    def sign(request: Request) -> Mapping[str, str]:
-        namespace = request.headers.get("X-Mqueue-Namespace", "")
-        return dict(voucher.headers(ANYBODY, "", namespace, request.method, request.path))
-
-    address = Address((url,), None, "", _CALL_MS_MAX, "json", True, tls)
-    return AsyncClient._over(address, Line(address, sign=sign))
+    address = Address((url,), None, "", _CALL_MS_MAX, "json", True, None)
+    return AsyncClient._over(address, Line(address, carry=Inside(app)))
 
 
 def _redis(config: Config) -> Access:

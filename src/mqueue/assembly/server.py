@@ -124,8 +124,9 @@ class Serving:
         scheme = "http" if self._tls is None else "https"
         listened = f"{scheme}://{Address(self.config.server.http.host, self._listener.port)}"
         address = self.config.cluster.address or listened
+        app = self._listener.connections.app
         self._node = await _clustered().join(
-            self.config, self._service, self._behind, known, self._administrator, address, self._given_clock
+            self.config, app, self._behind, known, self._administrator, address, self._given_clock
         )
         self._service.calls = self._node.calls
         assert self._sampler is not None

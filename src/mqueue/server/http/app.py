@@ -24,6 +24,7 @@ from mqueue.server.http.sqs.naming import PATH as SQS_PATH
 from mqueue.server.http.turnstile import LARGE_BYTES, Turnstile
 from mqueue.server.http.v1.push import wanted_of
 from mqueue.server.http.watching import Watch
+from mqueue.server.security.gatekeeper import ANYBODY
 from mqueue.server.security.peers import is_local
 from mqueue.server.security.principal import Principal, Rejected
 from mqueue.server.security.sigv4 import SCHEME
@@ -86,6 +87,16 @@ class App:
         call.unproven = signed
         call.vouched = vouched is not None
         demand(call, route)
+        return call, route
+
+    def admit_face(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> tuple[Call, Route]:
+        """The same of a face of this server, which has let its caller in and asked for each right that he needs."""
+        path, _, asked = target.partition("?")
+        route, names = self._routes.find(method, path)
+        query = _query(asked) if asked else {}
+        call = Call(self.service, method, path, names, query, headers, ANYBODY, _namespace(query, headers), body)
+        call.target = target
+        call.vouched = True
         return call, route
 
     def _vouched(
