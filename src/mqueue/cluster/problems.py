@@ -24,19 +24,19 @@ def reason(problem: BaseException) -> Error:
     if isinstance(problem, Error):
         return problem
     if isinstance(problem, Fenced | Moved):
-        return _for_now("another node delivers from this topic now", "not_owner")
+        return _for_now("another node delivers from this topic now", code="not_owner")
     if isinstance(problem, NoTopic):
-        return _for_now("the topic was deleted meanwhile", "topic_gone")
+        return _for_now("the topic was deleted meanwhile", code="topic_gone")
     if isinstance(problem, Changed):
-        return _for_now("the settings of the topic were changed meanwhile", "topic_changed")
+        return _for_now("the settings of the topic were changed meanwhile", code="topic_changed")
     if isinstance(problem, Taken):
-        return _for_now("an idempotency key is being used by another call", "key_in_use")
+        return _for_now("an idempotency key is being used by another call", code="key_in_use")
     if isinstance(problem, NoQuorum):
         return no_quorum(str(problem))
     return Unavailable(f"what was changed could not be written: {problem}", code="not_written", applied=None)
 
 
-def _for_now(why: str, code: str) -> Unavailable:
+def _for_now(why: str, *, code: str) -> Unavailable:
     return Unavailable(f"{why}; try again", code=code, retry_after=1)
 
 
