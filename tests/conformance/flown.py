@@ -1,33 +1,29 @@
-"""A queue over Arrow Flight, as the tests call it: published by DoPut, received and settled over DoExchange by Arrow's
-own client. All that Flight has no stream for is asked of the same server over HTTP.
+"""A queue over Arrow Flight, as the tests call it: published by DoPut, received, settled and pushed over DoExchange,
+scanned by DoGet, all by Arrow's own client. What Flight has no stream for is asked of the same server over HTTP.
 
-Each receive has a stream of its own, which stays open until the test is over: when it ends, what it holds goes back.
+Streams stay open until the test is over: when one ends, what it holds goes back.
 """
 
 from __future__ import annotations
 
-import json
-import re
-import threading
-from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyarrow import flight
 
 from mqueue import Draft, Receipt
+from mqueue.broker.consume import Subscription, check_concurrency, consume
 from mqueue.broker.settle import Settlement
-from mqueue.model.errors import LeaseLost
+from mqueue.model.errors import Closed
 from mqueue.model.priority import priority
 from mqueue.model.times import duration_ms, instant
 from mqueue.testing import ManualClock
 from mqueue.wire.arrow import HEADERS
-from mqueue.wire.errors import error_of
-from mqueue.wire.json import ErrorBody
+from tests.conformance.streams import Flew, Lease, Pushed, Stream, described, messages_of, settled, told
 
-_TOLD = re.compile(r"(?:batch \d+: )?(.*?)(?:\. Detail: .*)?", re.DOTALL)
 _TIMES = pa.timestamp("ms", "UTC")
 _TYPES = {
     "payload": pa.binary(),
@@ -41,17 +37,55 @@ _TYPES = {
 }
 
 
+class Line:
+    """A client of Arrow's, and its streams."""
+
+    def __init__(self, port: int) -> None:
+        self.client = flight.connect(f"grpc://127.0.0.1:{port}")
+        self._streams: list[Stream] = []
+        self._idle: dict[str, list[Stream]] = defaultdict(list)
+        """Where nobody waits for messages, by what they were opened with."""
+        self._consumers: list[Iterator[Any]] = []
+
+    def open(self, command: dict[str, Any]) -> Stream:
+        stream = Stream(self.client, command)
+        self._streams.append(stream)
+        return stream
+
+    def receive(self, command: dict[str, Any], limit: int, wait: Any) -> Lease:
+        idle = self._idle[repr(command)]
+        try:
+            stream = idle.pop()
+        except IndexError:
+            stream = self.open(command)
+        found = stream.receive(limit, wait)
+        idle.append(stream)
+        return found
+
+    def kept(self, consumer: Iterator[Any]) -> Iterator[Any]:
+        """Else the garbage collector ends it in any thread, also in that of the server, which would wait for itself."""
+        self._consumers.append(consumer)
+        return consumer
+
+    def close(self) -> None:
+        for stream in self._streams:
+            stream.close(Closed("this queue is closed"))
+
+
 class Flown:
     """`remote` has the server, and is asked for all the rest."""
 
-    def __init__(self, remote: Any, port: int, clock: ManualClock) -> None:
+    def __init__(self, remote: Any, line: Line, clock: ManualClock, namespace: str = "default") -> None:
         self._remote = remote
+        self._line = line
         self._clock = clock
-        self._flight = flight.connect(f"grpc://127.0.0.1:{port}")
-        self._streams: list[Stream] = []
+        self._namespace = namespace
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._remote, name)
+
+    def namespace(self, name: str) -> Flown:
+        return View(self._remote.namespace(name), self._line, self._clock, name)
 
     def __enter__(self) -> Flown:
         return self
@@ -60,31 +94,40 @@ class Flown:
         self.close()
 
     def close(self) -> None:
-        for stream in self._streams:
-            stream.close()
+        self._line.close()
         self._remote.close()
 
     def end(self) -> None:
         self.close()
-        self._flight.close()
+        self._line.client.close()
         self._remote.end()
 
     # Publish
 
     def publish(self, topic: str, payload: Any, durability: str | None = None, **options: Any) -> Receipt:
+        if not isinstance(topic, str):
+            found: Receipt = self._remote.publish(topic, payload, durability=durability, **options)
+            return found
         return self.publish_many(topic, [Draft(payload, **options)], durability)[0]
 
     def publish_many(self, topic: str, items: Sequence[Any], durability: str | None = None) -> list[Receipt]:
         drafts = [item if isinstance(item, Draft) else Draft(item) for item in items]
-        if not drafts or not all(isinstance(draft.payload, bytes | str) and draft.topic is None for draft in drafts):
-            told: list[Receipt] = self._remote.publish_many(topic, items, durability=durability)
-            return told
-        rows = [self._row(draft) for draft in drafts]
-        columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in _TYPES.items()}
-        batch = pa.record_batch({name: column for name, column in columns.items() if column.null_count < len(rows)})
-        command = {"topic": topic, "receipts": "table", "durability": durability}
-        with _told():
-            writer, reader = self._flight.do_put(_described(command), batch.schema)
+        if not isinstance(topic, str) or not drafts or not all(map(_fits, drafts)):
+            found: list[Receipt] = self._remote.publish_many(topic, drafts, durability=durability)
+            return found
+        return self._put(topic, _batch([self._row(draft) for draft in drafts]), durability)
+
+    def publish_arrow(self, topic: str, table: Any) -> Sequence[Receipt]:
+        if not isinstance(table, pa.Table | pa.RecordBatch):
+            found: Sequence[Receipt] = self._remote.publish_arrow(topic, table)
+            return found
+        columns = [column.combine_chunks() for column in pa.table(table).columns]
+        return self._put(topic, pa.record_batch(columns, schema=table.schema), None)
+
+    def _put(self, topic: str, batch: pa.RecordBatch, durability: str | None) -> list[Receipt]:
+        command = {"topic": topic, "namespace": self._namespace, "receipts": "table", "durability": durability}
+        with told():
+            writer, reader = self._line.client.do_put(described(command), batch.schema)
             with writer:
                 writer.write_batch(batch)
                 writer.done_writing()
@@ -110,154 +153,100 @@ class Flown:
 
     # Consume
 
-    def receive(self, topic: Any, limit: int = 1, **options: Any) -> list[Any]:
-        group, visibility = options.pop("group", "default"), options.pop("visibility", None)
-        wait = options.pop("wait", None)
-        if not isinstance(topic, str) or options:
+    def receive(self, topic: Any, limit: int = 1, *, group: Any = "default", **options: Any) -> list[Any]:
+        wait, visibility = options.pop("wait", None), options.pop("visibility", None)
+        if options or not (isinstance(topic, str) and isinstance(group, str) and type(limit) is int):
             found: list[Any] = self._remote.receive(
-                topic, limit, group=group, visibility=visibility, wait=wait, **options
+                topic, limit, group=group, wait=wait, visibility=visibility, **options
             )
             return found
-        with _told():
-            stream = Stream(self._flight, {"topic": topic, "group": group, "visibility": visibility})
-        self._streams.append(stream)
-        return stream.receive(topic, limit, wait)
+        return self._line.receive(self._stream(topic, group, visibility), limit, wait).messages()
+
+    def receive_arrow(
+        self, topic: str, limit: int = 10_000, *, group: str = "default", wait: Any = None, visibility: Any = None
+    ) -> Lease:
+        return self._line.receive(self._stream(topic, group, visibility), limit, wait)
+
+    def consume(self, topic: Any, *, prefetch: int = 100, **options: Any) -> Iterator[Any]:
+        if not isinstance(topic, str):
+            found: Iterator[Any] = self._remote.consume(topic, prefetch=prefetch, **options)
+            return found
+        return self._line.kept(consume(self._pushed(topic, prefetch=prefetch, **options), prefetch))
+
+    def subscribe(
+        self, topic: str, handler: Callable[[Any], Any], *, concurrency: int = 1, **options: Any
+    ) -> Subscription:
+        check_concurrency(concurrency)
+        return Subscription(self._pushed(topic, prefetch=concurrency, limit=1, **options), handler, concurrency)
+
+    def _pushed(self, topic: str, group: str = "default", visibility: Any = None, **how: int) -> Pushed:
+        return Pushed(self._line.open({**self._stream(topic, group, visibility), **how}))
+
+    def _stream(self, topic: str, group: str, visibility: Any) -> dict[str, Any]:
+        return {"topic": topic, "namespace": self._namespace, "group": group, "visibility": visibility}
 
     def ack(self, messages: Any, publish: Sequence[Any] = ()) -> Settlement:
-        if publish:
-            told: Settlement = self._remote.ack(messages, publish=publish)
-            return told
-        return _settled("ack", messages, lambda theirs: self._remote.ack(theirs))
+        return self._settle("ack", messages, publish=publish or None)
 
     def nack(self, messages: Any, delay: Any = None, error: object = None) -> Settlement:
-        more = {"delay": delay, "error": _text(error)}
-        return _settled("nack", messages, lambda theirs: self._remote.nack(theirs, delay, error), **more)
+        return self._settle("nack", messages, delay=delay, error=error)
 
     def reject(self, messages: Any, error: object = None) -> Settlement:
-        return _settled("reject", messages, lambda theirs: self._remote.reject(theirs, error), error=_text(error))
+        return self._settle("reject", messages, error=error)
 
     def release(self, messages: Any) -> Settlement:
-        return _settled("release", messages, lambda theirs: self._remote.release(theirs))
+        return self._settle("release", messages)
 
     def extend(self, messages: Any, visibility: Any) -> Settlement:
-        return _settled(
-            "extend", messages, lambda theirs: self._remote.extend(theirs, visibility), visibility=visibility
-        )
+        return self._settle("extend", messages, visibility=visibility)
+
+    def _settle(self, verb: str, messages: Any, **said: Any) -> Settlement:
+        """What came over HTTP is settled there."""
+        given = messages if isinstance(messages, list | tuple) else [messages]
+        named = {name: value for name, value in said.items() if value is not None}
+        if given and "publish" not in named and all(isinstance(message, Flew) for message in given):
+            return settled(verb, given, **named)
+        done: Settlement = getattr(self._remote, verb)(messages, **named)
+        return done
+
+    # Scan
+
+    def scan(self, topic: Any, start: Any = None, stop: Any = None, **options: Any) -> Iterator[Any]:
+        for batch in self.scan_arrow(topic, start, stop, **options):
+            yield from messages_of(batch, namespace=self._namespace, topic=topic)
+
+    def scan_arrow(
+        self, topic: str, start: Any = None, stop: Any = None, *, partition: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        asked = {"start": _position(start), "stop": _position(stop), "partition": partition}
+        with told():
+            command = described({"topic": topic, "namespace": self._namespace, **asked})
+            for endpoint in self._line.client.get_flight_info(command).endpoints:
+                for chunk in self._line.client.do_get(endpoint.ticket):
+                    yield chunk.data
 
 
-class Stream:
-    def __init__(self, client: flight.FlightClient, command: dict[str, Any]) -> None:
-        self._writer, self._reader = client.do_exchange(_described(command))
-        self._lock = threading.Lock()
-        self._open = True
-
-    def receive(self, topic: str, limit: int, wait: Any) -> list[Flew]:
-        answer, batch = self.ask(receive={"limit": limit, "wait": wait})
-        if batch is None:
-            self.close()
-            return []
-        lease = answer["receive"]["lease"]
-        return [Flew(self, lease, {**row, "topic": topic}) for row in batch.to_pylist()]
-
-    def ask(self, **command: Any) -> tuple[Any, pa.RecordBatch | None]:
-        with self._lock, _told():
-            if not self._open:
-                raise LeaseLost("its stream is closed")
-            self._writer.write_metadata(json.dumps(command).encode())
-            chunk = self._reader.read_chunk()
-        answer = json.loads(chunk.app_metadata.to_pybytes())
-        if "error" in answer:
-            raise error_of(msgspec.convert(answer["error"], ErrorBody), 400)
-        return answer, chunk.data
+class View(Flown):
+    """Another namespace of a queue, which is not closed with it."""
 
     def close(self) -> None:
-        with self._lock:
-            if self._open:
-                self._open = False
-                self._writer.close()
+        pass
 
 
-class Flew:
-    """A message of a stream."""
-
-    def __init__(self, stream: Stream, lease: str, row: dict[str, Any]) -> None:
-        self.stream, self.lease = stream, lease
-        self.namespace = "default"
-        self.headers = {pair["key"]: _maybe_text(pair["value"]) for pair in row.pop("headers") or ()}
-        self.__dict__.update(row)
-
-    def ack(self) -> None:
-        self._settle("ack")
-
-    def nack(self, delay: Any = None, error: object = None) -> None:
-        self._settle("nack", delay=delay, error=_text(error))
-
-    def reject(self, error: object = None) -> None:
-        self._settle("reject", error=_text(error))
-
-    def release(self) -> None:
-        self._settle("release")
-
-    def extend(self, visibility: Any) -> None:
-        self._settle("extend", visibility=visibility)
-
-    def _settle(self, verb: str, **more: Any) -> None:
-        _settled(verb, [self], lambda _: Settlement(0), **more)
+def _fits(draft: Draft) -> bool:
+    """Whether there are columns for it."""
+    return isinstance(draft.payload, bytes | str) and draft.topic is None and None in (draft.delay, draft.deliver_at)
 
 
-def _settled(verb: str, messages: Any, others: Callable[[list[Any]], Settlement], **more: Any) -> Settlement:
-    """Stream by stream; what came over HTTP is settled there."""
-    given = [messages] if not isinstance(messages, list | tuple) else messages
-    ours: dict[tuple[Stream, str], list[int]] = {}
-    for message in given:
-        if isinstance(message, Flew):
-            ours.setdefault((message.stream, message.lease), []).append(message.__dict__["id"])
-    theirs = [message for message in given if not isinstance(message, Flew)]
-    settled, lost, failure = 0, list[int](), None
-    said = {name: value for name, value in more.items() if value is not None}
-    for (stream, lease), ids in ours.items():
-        try:
-            answer, _ = stream.ask(**{verb: {"lease": lease, "ids": list(map(str, ids)), **said}})
-        except LeaseLost as error:
-            failure = error
-            lost += error.lost or sorted(set(ids))
-        else:
-            settled += answer[verb]["settled"]
-            lost += map(int, answer[verb]["lost"])
-    if theirs or not ours:
-        settled += others(theirs).settled
-    if failure is not None and not settled:
-        raise LeaseLost(failure.message, lost=tuple(lost))
-    return Settlement(settled, tuple(lost))
+def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in _TYPES.items()}
+    return pa.record_batch({name: column for name, column in columns.items() if column.null_count < len(rows)})
 
 
-@contextmanager
-def _told() -> Any:
-    """Errors of Arrow's client as those that the server meant."""
-    try:
-        yield
-    except (pa.ArrowException, flight.FlightError) as error:
-        code, _, rest = str(error).partition(": ")
-        sentence = _TOLD.fullmatch(rest)
-        assert sentence is not None
-        raise error_of(ErrorBody(code, sentence[1]), 404 if isinstance(error, pa.ArrowKeyError) else 400) from error
-
-
-def _described(command: dict[str, Any]) -> flight.FlightDescriptor:
-    told = {name: value for name, value in command.items() if value is not None}
-    return flight.FlightDescriptor.for_command(json.dumps(told))
+def _position(position: Any) -> Any:
+    """A number is an offset, a text a time."""
+    return position.isoformat() if isinstance(position, datetime) else position
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
-
-
-def _text(error: object) -> str | None:
-    return None if error is None else f"{type(error).__name__}: {error}" if isinstance(error, Exception) else str(error)
-
-
-def _maybe_text(value: bytes) -> str | bytes:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value

@@ -43,7 +43,7 @@ class Put(Asked, kw_only=True):
 
 
 class Scan(Asked, kw_only=True):
-    """What to read of the log. A number is an offset of each partition, a text a time."""
+    """What to read of the log. A number is an offset of each partition, a text a time, `earliest` or `latest`."""
 
     partition: int | None = None
     start: int | str | None = None

@@ -17,6 +17,7 @@ from pyarrow import flight
 from mqueue.broker.aio import AsyncBroker
 from mqueue.broker.bounds import PartitionOffsets
 from mqueue.broker.frames import PAGE_BYTES
+from mqueue.broker.replay import check_window
 from mqueue.broker.tables import SCHEMA, batch_of
 from mqueue.model.errors import NotFound, Refused, Stopping
 from mqueue.server.flight.asked import Scan, Ticket
@@ -69,8 +70,10 @@ async def flight_info(broker: AsyncBroker, asked: Scan, descriptor: flight.Fligh
 
 async def _stretches(broker: AsyncBroker, asked: Scan) -> list[Stretch]:
     """Of each partition, as far as there is something to read."""
-    begin = await broker.offsets(asked.topic, asked.start if isinstance(asked.start, str) else None)
-    end = await broker.offsets(asked.topic, asked.stop) if isinstance(asked.stop, str) else begin
+    check_window(asked.start, asked.stop)
+    begin = await broker.offsets(asked.topic, _time(asked.start))
+    until = _time(asked.stop)
+    end = begin if until is None else await broker.offsets(asked.topic, until)
     if asked.partition is not None and not 0 <= asked.partition < len(begin):
         raise NotFound(f"partition {asked.partition} of {asked.topic!r}; there are {len(begin)}, from 0 on")
     found = []
@@ -82,7 +85,13 @@ async def _stretches(broker: AsyncBroker, asked: Scan) -> list[Stretch]:
     return found
 
 
+def _time(asked: int | str | None) -> str | None:
+    return asked if isinstance(asked, str) and asked not in ("earliest", "latest") else None
+
+
 def _bound(asked: int | str | None, known: PartitionOffsets, default: int) -> int:
+    if asked in ("earliest", "latest"):
+        return known.first if asked == "earliest" else known.next
     if isinstance(asked, str):
         return default if known.at is None else known.at
     if asked is not None and asked < 0:

@@ -35,6 +35,12 @@ _KINDS: dict[int, type[flight.FlightError]] = {
 """By the status of HTTP. What may be tried again later is unavailable."""
 
 
+class FlightErrorBody(ErrorBody):
+    """What HTTP says in a header is here as well."""
+
+    retry_after_seconds: float | None = None
+
+
 class Untraced(Exception):
     """Of such an error Arrow tells its name instead of a traceback.
 
@@ -70,9 +76,9 @@ def status_of(error: Error) -> Exception:
     return status
 
 
-def body_of(error: Error) -> ErrorBody:
+def body_of(error: Error) -> FlightErrorBody:
     lost = list(map(str, error.lost)) if isinstance(error, LeaseLost) else []
-    return ErrorBody(error.code, error.message, error.retryable, error.applied, lost)
+    return FlightErrorBody(error.code, error.message, error.retryable, error.applied, lost, error.retry_after)
 
 
 def error_of(error: BaseException, what: str) -> Error:
