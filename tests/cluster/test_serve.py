@@ -69,11 +69,16 @@ def test_a_node_does_not_forward_to_one_whose_certificate_it_cannot_check(
     assert codes == {"[]", "owner_unreachable"}
 
 
-def test_authorities_that_cannot_be_read_are_told_at_the_start(database: str, certificate: Path) -> None:
+def test_authorities_that_cannot_be_read_are_told_at_the_start(
+    postgres: PostgresServer, database: str, certificate: Path
+) -> None:
+    """And no node is left behind that owns something."""
     nothing = certificate.with_name("nothing.pem")
     nothing.write_text("nothing", encoding="utf-8")
     with pytest.raises(BadSetting, match="certificates to trust are not PEM"):
         RunningServer(encrypted(database, certificate, nothing)).close()
+    alive = "select count(*) from mqueue.sessions where until > clock_timestamp()"
+    assert postgres.run(alive, database.rpartition("/")[2]) == "0"
 
 
 def test_who_waits_does_not_hold_up_a_node_that_is_told_to_stop(database: str) -> None:

@@ -133,7 +133,7 @@ async def join(
     clock: Clock | None,
 ) -> Membership:
     """Become a node. `root` is a broker without messages: it keeps what has no place of its own yet."""
-    lines, service = Lines(), app.service
+    lines, tls = Lines(), nodes_tls(config)
     node = Node(
         [database.reveal() for database in config.cluster.databases],
         address,
@@ -150,19 +150,29 @@ async def join(
     root._engine.quotas = node.quotas
     administrator.configure(config.quotas.namespaces, config.quotas.default)
     await asyncio.to_thread(node.start, known.founded)
-    service.voucher = Voucher(known.secret, node.time)
-    forwarder = Forwarder(address, nodes_tls(config), service.voucher)
-    lines.poker = Poker(forwarder, service)
-    rooms = Rooms(service)
-    peers = Peers(forwarder, node.others)
+    voucher = app.service.voucher = Voucher(known.secret, node.time)
+    forwarder = Forwarder(address, tls, voucher)
+    lines.poker = Poker(forwarder, app.service)
+    try:
+        return await _member(app, node, forwarder, lines.poker, administrator)
+    except BaseException:
+        await lines.poker.close()
+        await forwarder.close()
+        await asyncio.to_thread(node.close)
+        raise
+
+
+async def _member(app: App, node: Node, forwarder: Forwarder, poker: Poker, administrator: Administrator) -> Membership:
+    """From now on requests are answered where they belong."""
+    service = app.service
+    rooms, peers, asking = Rooms(service), Peers(forwarder, node.others), Asking(node)
     await peers.tell(service)
-    asking = Asking(node)
     service.places = Placing(node, forwarder, peers, asking, rooms.room)
     if service.page is not None:
         service.page.take = partial(snapshot.take, node)
         service.page.registry.register(NodeCollector(node, forwarder.results))
-    client = _client(address, app)
-    return Membership(node, forwarder, lines.poker, Lookout(administrator), asking, rooms, client, peers)
+    client = _client(node.address, app)
+    return Membership(node, forwarder, poker, Lookout(administrator), asking, rooms, client, peers)
 
 
 def _client(url: str, app: App) -> AsyncClient:
