@@ -106,6 +106,20 @@ def _reaches_all(
     return all(client.stats(name).published == before[name] + 1 for name in names)
 
 
+def test_a_purge_leaves_what_the_other_node_handed_out(ends: list[pika.BlockingConnection]) -> None:
+    here, there = (end.channel() for end in ends)
+    here.queue_declare("orders", durable=True)
+    here.confirm_delivery()
+    for body in (b"held", b"1", b"2"):
+        here.basic_publish("", "orders", body, PERSISTENT)
+    method, _, _ = there.basic_get("orders")
+    assert here.queue_purge("orders").method.message_count == 2
+    there.basic_nack(method.delivery_tag, requeue=True)
+    method, _, body = take(here, "orders", 1)[0]
+    assert (method.redelivered, body) == (True, b"held")
+    assert there.queue_purge("orders").method.message_count == 0
+
+
 def test_dead_letters_and_their_queues(ends: list[pika.BlockingConnection]) -> None:
     here, there = (end.channel() for end in ends)
     there.queue_declare("graves", durable=True)

@@ -66,6 +66,58 @@ def test_purge_while_leased(q, clock) -> None:
     assert_conserved(q, "t")
 
 
+def test_purge_what_is_ready_for_a_group(q, clock) -> None:
+    q.create_group("t", "default")
+    q.publish_many(
+        "t", [b"acked", b"waiting", b"leased", b"ready", Draft(b"scheduled", delay="1h"), Draft(b"low", priority="low")]
+    )
+    acked, waiting, leased = q.receive("t", limit=3)
+    acked.ack()
+    waiting.nack(delay="1s")
+    assert q.purge("t", ready_for="default") == 3
+    clock.advance("2s")
+    assert q.receive("t") == []
+    leased.release()
+    assert payloads(q.receive("t", limit=9)) == [b"leased"]
+    clock.advance("1h")
+    assert take(q, "t") == [b"leased", b"scheduled"]
+    stats = q.stats("t").groups["default"]
+    assert (stats.acked, stats.cancelled) == (3, 3)
+    assert_conserved(q, "t")
+    assert q.purge("t", ready_for="default") == 0
+
+
+def test_what_is_purged_as_ready_for_one_group_ends_for_all(q) -> None:
+    for group in ("g", "h"):
+        q.create_group("t", group)
+    q.configure("t", partitions=2)
+    receipts = [q.publish("t", b"%d" % n, key=str(n)) for n in range(10)]
+    held = q.receive("t", limit=3, group="g")
+    done = {m.payload for m in q.receive("t", limit=4, group="h", mode="at_most_once")}
+    kept = {m.payload for m in held}
+    assert q.purge("t", ready_for="g") == 7
+    assert {*take(q, "t", group="h")} == kept - done
+    assert {*take(q, "t", group="later")} == kept
+    q.release(held)
+    assert {*take(q, "t", group="g")} == kept
+    for group in ("g", "h"):
+        assert_conserved(q, "t", group)
+    gone = next(r for n, r in enumerate(receipts) if b"%d" % n not in kept)
+    assert q.explain(gone, group="g").code == "cancelled"
+    assert kinds(q, gone)[-1] == "CANCELLED"
+
+
+def test_purge_what_is_ready_for_a_group_that_is_to_come(q) -> None:
+    q.publish_many("t", [b"1", b"2"])
+    with refused(mqueue.BadName):
+        q.purge("t", ready_for="a b")
+    assert q.purge("t", ready_for="default") == 2
+    q.publish("t", b"3")
+    assert take(q, "t") == [b"3"]
+    with refused(mqueue.NotFound):
+        q.purge("nowhere", ready_for="default")
+
+
 def test_a_purged_message_is_explained(q) -> None:
     r = q.publish("t", b"x")
     q.purge("t")

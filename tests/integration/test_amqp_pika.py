@@ -439,6 +439,36 @@ def test_purge_and_delete(channel: BlockingChannel, connection: pika.BlockingCon
     assert channel.queue_delete("orders").method.message_count == 0  # one that is not there is no error
 
 
+def test_purge_leaves_what_somebody_has(channel: BlockingChannel, connection: pika.BlockingConnection) -> None:
+    channel.exchange_declare("later", "x-delayed-message", arguments={"x-delayed-type": "fanout"})
+    channel.queue_declare("orders")
+    channel.queue_bind("orders", "later")
+    for body in (b"got", b"consumed", b"ready", b"too"):
+        channel.basic_publish("", "orders", body)
+    channel.basic_publish("later", "", b"delayed", pika.BasicProperties(headers={"x-delay": 500}))
+    holder = connection.channel()
+    got, _, _ = holder.basic_get("orders")
+    holder.basic_qos(prefetch_count=1)
+    found: list[Any] = []
+    tag = holder.basic_consume("orders", lambda _, method, __, body: found.append((method.delivery_tag, body)))
+    eventually(connection, lambda: bool(found))
+    assert channel.queue_purge("orders").method.message_count == 2
+    assert channel.queue_declare("orders", passive=True).method.message_count == 0
+    holder.basic_cancel(tag)
+    holder.basic_nack(found[0][0], requeue=True)
+    holder.basic_ack(got.delivery_tag)
+    came = [(method.redelivered, body) for method, _, body in take(channel, "orders", 2)]
+    assert came == [(True, b"consumed"), (False, b"delayed")]
+    assert channel.queue_purge("orders").method.message_count == 0
+
+
+def test_purge_of_a_topic_that_nobody_declared(channel: BlockingChannel, native: mqueue.Client) -> None:
+    native.publish_many("jobs", [b"1", b"2", b"3"])
+    assert channel.queue_purge("jobs").method.message_count == 3
+    native.publish("jobs", b"4")
+    assert [body for _, _, body in take(channel, "jobs", 1)] == [b"4"]
+
+
 def test_tx(channel: BlockingChannel, connection: pika.BlockingConnection) -> None:
     channel.queue_declare("orders")
     channel.basic_publish("", "orders", b"1")

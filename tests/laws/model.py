@@ -146,6 +146,13 @@ class Model:
             self.end(message, "cancelled")
         return len(alive)
 
+    def purge_ready(self, name: str) -> int:
+        entries = self.groups[name].entries
+        before = [id for id, entry in entries.items() if entry.state in ("ready", "waiting")]
+        for id in before:
+            self.end(self.messages[id], "cancelled")
+        return len(before)
+
     def claim(self, key: str) -> Msg | None:
         """The message that an idempotency key stands for now."""
         message = self.messages.get(self.claims.get(key, -1))

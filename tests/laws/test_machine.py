@@ -213,6 +213,13 @@ class Machine(RuleBasedStateMachine):
         if sure == 0:
             assert self.q.purge(TOPIC) == self.model.purge()
 
+    @rule(group=GROUPS, sure=st.integers(0, 5))
+    def purge_ready(self, group: str, sure: int) -> None:
+        if sure == 0:
+            if group not in self.model.groups:
+                self.model.make_group(group, self.model.firsts)
+            assert self.q.purge(TOPIC, ready_for=group) == self.model.purge_ready(group)
+
     @rule(group=GROUPS, to=st.sampled_from(["earliest", "earliest", "latest", 0, 2, 5]))
     def seek(self, group: str, to: str | int) -> None:
         if isinstance(to, int) and to > max(self.model.ends):

@@ -159,7 +159,7 @@ class Walk:
             self.done -= {int(message.headers["x-origin-id"]) for message in dead.messages(limit=10_000)}
             dead.redrive()
         elif what == "purge" and self.chance.random() < 0.2:
-            self.q.purge(TOPIC)
+            self.q.purge(TOPIC, ready_for=self.chance.choice([None, "default"]))
         elif what == "seek" and self.chance.random() < 0.2 and "default" in self.q.groups(TOPIC):
             self.q.seek(TOPIC, group="default", to="earliest")
             self.held.clear()

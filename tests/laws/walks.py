@@ -69,5 +69,7 @@ def _manage(machine: Machine, dice: random.Random) -> None:
         machine.cancel_or_reschedule(pick=dice.randrange(1_000), to=dice.choice([None, 1_000, 60_000]))
     elif roll < 0.85:
         machine.purge(sure=0)
+    elif roll < 0.9:
+        machine.purge_ready(group="g2", sure=0)
     else:
         machine.checkpoint(whole=True)

@@ -409,9 +409,12 @@ class Broker(Membered, Pipelined, Supplied):
         """Change the settings that are named; the topic is made if it is not there. Answers all of them."""
         return manage.configure(self._engine, self._namespace, topic, settings)
 
-    def purge(self, topic: str) -> int:
-        """Cancel everything there is, scheduled or not, for every group; how many messages that were."""
-        return manage.purge(self._engine, self._namespace, topic)
+    def purge(self, topic: str, *, ready_for: str | None = None) -> int:
+        """Cancel everything there is, scheduled or not, for every group; how many messages that were.
+
+        `ready_for`: only what that group has before it, ready or waiting; what it has leased stays, and the scheduled.
+        """
+        return manage.purge(self._engine, self._namespace, topic, ready_for)
 
     def delete_topic(self, topic: str) -> None:
         manage.delete_topic(self._engine, self._namespace, topic)

@@ -42,10 +42,13 @@ def configure(engine: Engine, namespace: str, name: str, settings: Mapping[str, 
         return describe(known.settings)
 
 
-def purge(engine: Engine, namespace: str, name: str) -> int:
+def purge(engine: Engine, namespace: str, name: str, ready_for: str | None) -> int:
     with engine.lock:
         now = engine.tick()
-        return engine.store.purge(engine.known_topic(namespace, name), now)
+        topic = engine.known_topic(namespace, name)
+        if ready_for is not None:
+            return engine.store.purge_ready(topic, ready_for, now)
+        return engine.store.purge(topic, now)
 
 
 def delete_topic(engine: Engine, namespace: str, name: str) -> None:

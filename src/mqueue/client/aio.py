@@ -410,9 +410,13 @@ class AsyncClient:
         """Change the settings that are named; the topic is made if it is not there. Answers all of them."""
         return await manage.configure(self._window, topic, settings)
 
-    async def purge(self, topic: str) -> int:
-        """Cancel everything there is, scheduled or not, for every group; how many messages that were."""
-        return (await self._window.ask(PurgeOut, "POST", topic_path(topic, "purge"))).purged
+    async def purge(self, topic: str, *, ready_for: str | None = None) -> int:
+        """Cancel everything there is, scheduled or not, for every group; how many messages that were.
+
+        `ready_for`: only what that group has before it, ready or waiting; what it has leased stays, and the scheduled.
+        """
+        query = None if ready_for is None else {"ready_for": ready_for}
+        return (await self._window.ask(PurgeOut, "POST", topic_path(topic, "purge"), query=query)).purged
 
     async def delete_topic(self, topic: str) -> None:
         await self._window.tell("DELETE", topic_path(topic))

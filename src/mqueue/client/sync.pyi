@@ -345,8 +345,11 @@ class Client:
     def settings(self, topic: str) -> dict[str, Any]: ...
     def configure(self, topic: str, **settings: Any) -> dict[str, Any]:
         """Change the settings that are named; the topic is made if it is not there. Answers all of them."""
-    def purge(self, topic: str) -> int:
-        """Cancel everything there is, scheduled or not, for every group; how many messages that were."""
+    def purge(self, topic: str, *, ready_for: str | None = None) -> int:
+        """Cancel everything there is, scheduled or not, for every group; how many messages that were.
+
+        `ready_for`: only what that group has before it, ready or waiting; what it has leased stays, and the scheduled.
+        """
     def delete_topic(self, topic: str) -> None: ...
     def groups(self, topic: str) -> list[str]: ...
     def create_group(self, topic: str, group: str, *, start: Position = "earliest", assigned: bool = False) -> None:

@@ -258,6 +258,13 @@ class Heart:
         span = (partition, offset, offset + 1, 1, priority, due)
         self.happen(ev.Voided(now, topic.id, "cancelled", (span,)))
 
+    def purge_ready(self, topic: Topic, group: Group, now: int) -> int:
+        """End for everybody what a group has before it, ready or waiting; how many messages that were."""
+        spans = tuple(span for reader in group.readers for span in reader.unleased())
+        if spans:
+            self.happen(ev.Voided(now, topic.id, "cancelled", spans))
+        return sum(span[3].bit_count() for span in spans)
+
     def redrive(self, topic: Topic, group: Group, spans: Iterable[ev.KeyedSpan], now: int) -> int:
         """Make dead messages ready again for one group; how many were. Only what the group has settled can be."""
         ready = tuple(span for span in spans if self._settled(topic, group, span, now))

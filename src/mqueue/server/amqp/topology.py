@@ -130,12 +130,13 @@ class Topology:
         return depth
 
     async def purge(self, name: str) -> int:
+        """How many messages went: those that are ready. What somebody has stays, and what is delayed."""
         await self.known(name)
         self._rights.demand("manage", topic_of(name))
-        depth = await self._vhost.depth(name)
-        with suppress(NotFound):
-            await self._vhost.broker.purge(topic_of(name))
-        return depth
+        try:
+            return await self._vhost.broker.purge(topic_of(name), ready_for=GROUP)
+        except NotFound:
+            return 0
 
     # Exchanges
 

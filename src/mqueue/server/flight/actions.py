@@ -64,6 +64,10 @@ class Offsets(Asked, kw_only=True):
     time: str | None = None
 
 
+class Purge(Asked, kw_only=True):
+    ready_for: str | None = None
+
+
 class Group(Asked, kw_only=True):
     group: str
 
@@ -172,8 +176,8 @@ async def _delete_topic(broker: AsyncBroker, asked: Asked) -> object:
     return _NOTHING
 
 
-async def _purge(broker: AsyncBroker, asked: Asked) -> object:
-    return PurgeOut(await broker.purge(asked.topic))
+async def _purge(broker: AsyncBroker, asked: Purge) -> object:
+    return PurgeOut(await broker.purge(asked.topic, ready_for=asked.ready_for))
 
 
 async def _stats(broker: AsyncBroker, asked: Asked) -> object:
@@ -261,7 +265,7 @@ _TABLE = (
     Action("settings", "read", Asked, _settings, "Show a topic and its settings"),
     Action("configure", "manage", Configure, _configure, "Make a topic, or change its settings", True),
     Action("delete_topic", "manage", Asked, _delete_topic, "Delete a topic and what is in it", True),
-    Action("purge", "manage", Asked, _purge, "Cancel everything in a topic", True),
+    Action("purge", "manage", Purge, _purge, "Cancel everything in a topic", True),
     Action("stats", "read", Asked, _stats, "Show a topic in numbers"),
     Action("offsets", "read", Offsets, _offsets, "Show where each partition begins and ends"),
     Action("groups", "read", Asked, _groups, "List groups, in numbers"),

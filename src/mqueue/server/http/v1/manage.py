@@ -12,7 +12,7 @@ from mqueue.model.names import check_name
 from mqueue.model.settings import Settings, describe, parse
 from mqueue.server.http.answer import NOTHING, Answer, as_json
 from mqueue.server.http.call import Call
-from mqueue.server.http.routes import Route
+from mqueue.server.http.routes import Parameter, Route
 from mqueue.server.http.v1.paging import PAGED, page
 from mqueue.wire.json_manage import PartitionOut, PartitionsOut, PurgeOut, TopicOut, TopicSettings, TopicsOut
 
@@ -48,7 +48,7 @@ async def delete(call: Call) -> Answer:
 
 
 async def purge(call: Call) -> Answer:
-    return as_json(PurgeOut(await call.broker.purge(call.topic)))
+    return as_json(PurgeOut(await call.broker.purge(call.topic, ready_for=call.query.get("ready_for"))))
 
 
 async def stats(call: Call) -> Answer:
@@ -74,7 +74,16 @@ ROUTES = (
     ),
     Route("PATCH", _TOPIC, configure, "manage", "topic", "Change settings", takes=TopicSettings, gives=TopicOut),
     Route("DELETE", _TOPIC, delete, "manage", "topic", "Delete a topic and what is in it", status=204),
-    Route("POST", f"{_TOPIC}/purge", purge, "manage", "topic", "Cancel everything in a topic", gives=PurgeOut),
+    Route(
+        "POST",
+        f"{_TOPIC}/purge",
+        purge,
+        "manage",
+        "topic",
+        "Cancel everything in a topic",
+        gives=PurgeOut,
+        query=(Parameter("ready_for", "text", "only what this group has before it, and has not leased"),),
+    ),
     Route("GET", f"{_TOPIC}/stats", stats, "read", "topic", "Show a topic in numbers", gives=TopicStats),
     Route("GET", f"{_TOPIC}/partitions", partitions, "read", "topic", "List partitions", gives=PartitionsOut),
 )
