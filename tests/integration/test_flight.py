@@ -255,6 +255,16 @@ def test_messages_are_pushed_never_more_than_asked_for(f, q, topic: str) -> None
         assert q.stats(topic).groups["default"].leased == 10
 
 
+def test_a_consumer_that_is_pushed_to_may_leave_just_as_it_settles(f, q, topic: str) -> None:
+    """Room for the next message and the end of the stream come at one time: it ends, and holds nothing."""
+    f.put(topic, batch(*numbered(50)))
+    for _ in range(50):
+        with f.exchange({"topic": topic, "prefetch": 1}) as stream:
+            stream.tell(ack={"lease": stream.next()["receive"]["lease"]})
+    group = q.stats(topic).groups["default"]
+    assert (group.acked, group.leased) == (50, 0)
+
+
 @pytest.mark.parametrize(
     ("command", "code"),
     [

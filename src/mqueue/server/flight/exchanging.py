@@ -203,7 +203,8 @@ class Exchange:
                 if not told.retryable:
                     return
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._room.wait(), RETRY_SECONDS)
+                async with asyncio.timeout(RETRY_SECONDS):  # wait_for forgets a cancel that comes along with the room
+                    await self._room.wait()
 
     def _unsettled(self) -> tuple[int, int]:
         """Messages that are held, and the bytes of their leases. A lease whose time is over is forgotten."""
