@@ -120,6 +120,22 @@ def test_a_purge_leaves_what_the_other_node_handed_out(ends: list[pika.BlockingC
     assert there.queue_purge("orders").method.message_count == 0
 
 
+def test_what_is_dropped_from_the_head_is_a_dead_letter(ends: list[pika.BlockingConnection]) -> None:
+    here, there = (end.channel() for end in ends)
+    there.queue_declare("graves", durable=True)
+    dead = {"x-max-length": 3, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "graves"}
+    here.queue_declare("orders", durable=True, arguments=dead)
+    there.queue_declare("orders", durable=True, passive=True)
+    for channel in (here, there):
+        channel.confirm_delivery()
+    for number in range(20):
+        (here, there)[number % 2].basic_publish("", "orders", b"%d" % number, PERSISTENT)
+    found = take(there, "graves", 17)
+    assert [body for _, _, body in found] == [b"%d" % number for number in range(17)]
+    assert {properties.headers["x-death"][0]["reason"] for _, properties, _ in found} == {"maxlen"}
+    assert [body for _, _, body in take(here, "orders", 3)] == [b"17", b"18", b"19"]
+
+
 def test_dead_letters_and_their_queues(ends: list[pika.BlockingConnection]) -> None:
     here, there = (end.channel() for end in ends)
     there.queue_declare("graves", durable=True)

@@ -28,7 +28,7 @@ def test_many_at_once_do_not_overshoot(database: str, overflow: Literal["refuse"
         mqueue.Client(two.url, retry=False) as second,
     ):
         for topic in ("t0", "t1", "t2"):
-            first.configure(topic, max_depth=DEPTH_MAX, overflow=overflow)
+            first.configure(topic, max_depth=DEPTH_MAX, overflow=overflow, dlq_dropped=True)
 
             def publish(number: int, topic: str = topic) -> str:
                 try:
@@ -41,7 +41,11 @@ def test_many_at_once_do_not_overshoot(database: str, overflow: Literal["refuse"
                 told = Counter(publishers.map(publish, range(4 * PUBLISHERS)))
             assert second.stats(topic).depth == DEPTH_MAX
             assert told["done"] == (DEPTH_MAX if overflow == "refuse" else 4 * PUBLISHERS)
-            assert len(second.receive(topic, limit=100)) == DEPTH_MAX
+            kept = [message.text() for message in second.receive(topic, limit=100)]
+            assert len(kept) == DEPTH_MAX
+            if overflow == "drop_oldest":  # nothing is lost, however many were on their way
+                dead = [message.text() for message in first.receive(f"{topic}.dlq", limit=1000)]
+                assert sorted(kept + dead, key=int) == [str(number) for number in range(4 * PUBLISHERS)]
 
 
 def test_who_takes_over_lets_go_of_what_is_too_much(database: str) -> None:
@@ -49,9 +53,12 @@ def test_who_takes_over_lets_go_of_what_is_too_much(database: str) -> None:
     node = Alone(database, ManualClock())
     try:
         node.ask(lambda mouth, owner: mouth.publish_many("t", [str(number) for number in range(2 * DEPTH_MAX)]))
-        node.ask(lambda mouth, owner: owner.configure("t", max_depth=DEPTH_MAX, overflow="drop_oldest"))
+        rules = {"max_depth": DEPTH_MAX, "overflow": "drop_oldest", "dlq_dropped": True}
+        node.ask(lambda mouth, owner: owner.configure("t", **rules))
         node.again()
         left = node.ask(lambda mouth, owner: owner.receive("t", limit=100))
         assert [message.text() for message in left] == [str(DEPTH_MAX + number) for number in range(DEPTH_MAX)]
+        dead = node.ask(lambda mouth, owner: owner.receive("t.dlq", limit=100))
+        assert [message.text() for message in dead] == [str(number) for number in range(DEPTH_MAX)]
     finally:
         node.close()

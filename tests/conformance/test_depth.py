@@ -6,7 +6,7 @@ import pytest
 
 import mqueue
 from mqueue import Draft
-from tests.conformance.steps import assert_conserved, log, payloads, receive_one, refused, take
+from tests.conformance.steps import Background, assert_conserved, log, payloads, receive_one, refused, take
 
 
 def test_refuse(make) -> None:
@@ -163,6 +163,47 @@ def test_dropped_for_every_group(dropping) -> None:
         assert take(dropping, "t", group=group) == [b"2", b"3", b"4"], group
     for group in ("g", "h"):
         assert_conserved(dropping, "t", group)
+
+
+def test_what_is_dropped_goes_to_the_dead_if_the_topic_says_so(dropping) -> None:
+    q = dropping
+    q.configure("t", dlq_dropped=True)
+    for group in ("g", "h"):
+        q.create_group("t", group)
+    q.publish("t", b"0", key="k", headers={"own": "1"}, priority="high")
+    q.publish_many("t", [b"1", b"2"])
+    assert q.ack(q.receive("t", group="h")).settled == 1
+    q.publish("t", b"3")
+    q.publish_many("t", [b"4", b"5"])
+    dead = q.receive("t.dlq", limit=9)
+    assert {m.payload for m in dead} == {b"0", b"1", b"2"}
+    assert {(m.headers["x-reason"], m.headers["x-group"], m.headers["x-attempts"]) for m in dead} == {
+        ("dropped", "", "0")
+    }
+    first = next(m for m in dead if m.payload == b"0")
+    assert (first.key, first.headers["own"], first.priority) == (b"k", "1", 25)
+    for group in ("g", "h"):
+        assert take(q, "t", group=group) == [b"3", b"4", b"5"]
+        assert_conserved(q, "t", group)
+
+
+def test_what_is_dropped_comes_back_as_a_new_message(dropping) -> None:
+    dropping.configure("t", dlq_dropped=True)
+    for n in range(4):
+        dropping.publish("t", b"%d" % n)
+    take(dropping, "t", limit=1)
+    assert dropping.dlq("t").redrive(filter="reason = dropped").redriven == 1
+    assert take(dropping, "t") == [b"2", b"3", b"0"]
+    assert take(dropping, "t.dlq") == []
+
+
+def test_who_waits_for_the_dead_gets_what_is_dropped(dropping) -> None:
+    dropping.configure("t", dlq_dropped=True)
+    dropping.publish_many("t", [b"1", b"2", b"3"])
+    waiting = Background(lambda: dropping.receive("t.dlq", wait="60s"))
+    waiting.assert_waiting()
+    dropping.publish("t", b"4")
+    assert payloads(waiting.result()) == [b"1"]
 
 
 def test_groups_that_owe_different_messages(make) -> None:

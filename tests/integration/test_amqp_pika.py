@@ -347,6 +347,32 @@ def test_a_full_queue_refuses_or_drops_its_head(channel: BlockingChannel) -> Non
     assert [body for _, _, body in take(channel, "strict", 2)] == [b"1", b"2"]
 
 
+def test_what_is_dropped_from_the_head_is_a_dead_letter(channel: BlockingChannel) -> None:
+    channel.exchange_declare("dead", "direct")
+    channel.queue_declare("graves")
+    channel.queue_bind("graves", "dead", "orders")
+    channel.queue_declare("orders", arguments={"x-max-length": 2, "x-dead-letter-exchange": "dead"})
+    for number in range(5):
+        channel.basic_publish("", "orders", b"%d" % number, pika.BasicProperties(headers={"number": number}))
+    found = take(channel, "graves", 3)
+    assert [(body, properties.headers["number"]) for _, properties, body in found] == [(b"0", 0), (b"1", 1), (b"2", 2)]
+    for method, properties, _ in found:
+        assert (method.exchange, method.routing_key) == ("dead", "orders")
+        (death,) = properties.headers["x-death"]
+        assert (death["reason"], death["queue"], death["exchange"], death["count"]) == ("maxlen", "orders", "", 1)
+        assert properties.headers["x-first-death-reason"] == "maxlen"
+    assert [body for _, _, body in take(channel, "orders", 2)] == [b"3", b"4"]
+
+
+def test_what_is_dropped_does_not_go_round(channel: BlockingChannel, native: mqueue.Client) -> None:
+    own = {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders"}
+    channel.queue_declare("orders", arguments=own)
+    for body in (b"1", b"2"):
+        channel.basic_publish("", "orders", body)
+    eventually(channel.connection, lambda: native.stats("orders.dlq").groups["default"].acked == 1)
+    assert [body for _, _, body in take(channel, "orders", 1)] == [b"2"]
+
+
 def test_a_delivery_limit_ends_in_the_dead_letters(channel: BlockingChannel) -> None:
     channel.queue_declare("graves")
     channel.queue_declare(

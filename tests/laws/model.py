@@ -25,6 +25,7 @@ class Rules:
     max_depth: int | None = None
     drop_oldest: bool = False
     dlq_expired: bool = False
+    dlq_dropped: bool = False
     dedup: str = "window"
     dedup_window_ms: int = 20_000
     on_ack: bool = False
@@ -232,6 +233,8 @@ class Model:
             ages = sorted(message.visible_at for message in owed)
             assert sorted(message.visible_at for message in dropped) == ages[: len(dropped)], "not the oldest"
         for message in dropped:
+            if self.rules.dlq_dropped:
+                self.dlq.append(Dead(message.id, "", 0, "dropped"))
             self.end(message, "cancelled")
         assert not self.full(count), "dropped too little"
 

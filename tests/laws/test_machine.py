@@ -51,6 +51,7 @@ SETTINGS = st.fixed_dictionaries(
         "max_depth": st.sampled_from([3, 6]),
         "overflow": st.sampled_from(["refuse", "drop_oldest"]),
         "dlq_expired": st.booleans(),
+        "dlq_dropped": st.booleans(),
         "dedup": st.sampled_from(["window", "until_acked", "forever"]),
         "retention": st.sampled_from(
             [{"on_ack": True}, {"compact": True}, {"compact": True, "on_ack": True}, {"hours": 1}]
@@ -417,6 +418,7 @@ class Machine(RuleBasedStateMachine):
         rules.max_depth = settings.get("max_depth", rules.max_depth)
         rules.drop_oldest = settings.get("overflow", "drop_oldest" if rules.drop_oldest else "refuse") == "drop_oldest"
         rules.dlq_expired = settings.get("dlq_expired", rules.dlq_expired)
+        rules.dlq_dropped = settings.get("dlq_dropped", rules.dlq_dropped)
         rules.dedup = settings.get("dedup", rules.dedup)
         if "retention" in settings:
             rules.on_ack = settings["retention"].get("on_ack", False)

@@ -32,7 +32,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"dedup_window": "1m"},
     {"dlq": False},
     {"dlq_expired": True},
-    {"max_depth": 9, "overflow": "drop_oldest"},
+    {"max_depth": 9, "overflow": "drop_oldest", "dlq_dropped": True},
     {"start": "latest"},
 )
 

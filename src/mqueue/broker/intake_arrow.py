@@ -106,6 +106,7 @@ def publish_table(
         store.append(topic, [frame for frame, _ in placed], now)
         if engine.waiters:
             engine.wake(topic)
+        engine.wake_written()
         return Receipts(name, durability or store.log.durability, store.log.durability, placed)
 
 

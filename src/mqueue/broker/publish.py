@@ -66,6 +66,7 @@ def _publish_one(engine: Engine, namespace: str, name: str, draft: Draft, now: i
     receipt = store.publish_one(topic, payload, extras, now)
     if engine.waiters:
         engine.wake(topic)
+    engine.wake_written()
     return receipt
 
 
@@ -113,6 +114,7 @@ def publish_drafts(engine: Engine, namespace: str, name: str | None, items: Sequ
         topic = engine.topic(namespace, target, now)
         answers.update(zip(numbers, engine.store.publish(topic, rows, now), strict=True))
         engine.wake(topic)
+    engine.wake_written()
     return [answers[row] for row in range(len(items))]
 
 
@@ -127,4 +129,5 @@ def publish_rows(engine: Engine, topic: Topic, rows: Rows, now: int) -> list[Rec
     receipts = engine.store.publish(topic, rows, now)
     if engine.waiters:
         engine.wake(topic)
+    engine.wake_written()
     return receipts

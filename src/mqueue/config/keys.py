@@ -224,6 +224,8 @@ _DEFAULTS = (
          "keep them in this topic instead"),
     _key("defaults.delivery.dlqExpired", "topic.dlq_expired", FLAG, "MQUEUE_DLQ_EXPIRED",
          "whether what expired goes there too"),
+    _key("defaults.delivery.dlqDropped", "topic.dlq_dropped", FLAG, "MQUEUE_DLQ_DROPPED",
+         "whether what was dropped to make room does, too"),
     _key("defaults.delivery.policy", "topic.policy", choice("strict", "weighted", "ageing"), "MQUEUE_POLICY",
          "what goes first: strict, weighted, ageing"),
     _key("defaults.delivery.weights.critical", "topic.weights.critical", whole(1, 1000), "MQUEUE_WEIGHT_CRITICAL",

@@ -27,7 +27,7 @@ from mqueue.policy.retry import backoff_due, tick_up
 
 
 class Fallen(Struct, frozen=True):
-    """Messages that died. No group: they ran out of time for everybody."""
+    """Messages that died. No group: they ended for everybody."""
 
     topic: Topic
     group: str
@@ -273,12 +273,15 @@ class Heart:
         return len(ready)
 
     def drop_oldest(self, topic: Topic, depth: int, now: int) -> None:
-        """Cancel what has been visible longest and is not leased, until a topic is no deeper than `depth`."""
+        """Cancel what has been visible longest and is not leased, until a topic is no deeper than `depth`. If the topic
+        says so, that goes to the dead-letter queue."""
         while topic.depth > depth:
             group = self._slowest(topic, now)
             oldest = group.oldest(topic.depth - depth)
             if oldest is None:
                 break
+            if topic.settings.dlq_dropped:
+                self._fall_for_all(topic, oldest[0], oldest[1], oldest[3], "dropped", now)
             self.happen(ev.Voided(now, topic.id, "cancelled", (oldest,)))
 
     def _slowest(self, topic: Topic, now: int) -> Group:
@@ -408,9 +411,11 @@ class Heart:
             for group in topic.groups.values():
                 owed |= group.owed_of(partition, start, mask, priority, at)
             if owed:
-                self.fallen.append(
-                    Fallen(topic, "", partition, start, owed, 0, "expired", Failure(now, now, "expired", ""))
-                )
+                self._fall_for_all(topic, partition, start, owed, "expired", now)
+
+    def _fall_for_all(self, topic: Topic, partition: int, start: int, mask: int, reason: str, now: int) -> None:
+        """Messages that end for everybody go to the dead-letter queue."""
+        self.fallen.append(Fallen(topic, "", partition, start, mask, 0, reason, Failure(now, now, reason, "")))
 
     def _settled(self, topic: Topic, group: Group, span: ev.KeyedSpan, now: int) -> bool:
         """Whether a single message is there, visible, and neither owed to the group nor held by it."""

@@ -66,6 +66,7 @@ class Settings(Struct, frozen=True):
     dlq: bool = True
     dlq_topic: str | None = None
     dlq_expired: bool = False
+    dlq_dropped: bool = False
     dedup: str = "window"
     dedup_window_ms: int = 24 * 3600 * 1000
     dedup_keys_max: int = 1_000_000
@@ -254,6 +255,7 @@ _PARSERS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "hold": ("hold_ms", _duration),
     "dlq": ("dlq", _dlq),
     "dlq_expired": ("dlq_expired", _flag),
+    "dlq_dropped": ("dlq_dropped", _flag),
     "dedup": ("dedup", _choice("window", "until_acked", "forever")),
     "dedup_window": ("dedup_window_ms", _lasting),
     "dedup_keys_max": ("dedup_keys_max", _count(1, 1_000_000_000)),

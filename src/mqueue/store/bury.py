@@ -29,7 +29,7 @@ PATIENCE_MS = 600_000
 
 def given_up(dead: Fallen) -> str:
     where = f"{dead.topic.name}/{dead.partition} from offset {dead.start} on"
-    return f"{dead.mask.bit_count()} dead messages of {where} cannot be read: they have no copy in the DLQ"
+    return f"{dead.mask.bit_count()} dead messages of {where} cannot be read or copied: they have no copy in the DLQ"
 
 
 def dlq_settings(origin: Settings) -> Settings:
@@ -40,6 +40,7 @@ def dlq_settings(origin: Settings) -> Settings:
         dlq=False,
         dlq_topic=None,
         dlq_expired=False,
+        dlq_dropped=False,
         max_retries=None,
         default_ttl_ms=None,
         max_depth=None,

@@ -21,7 +21,7 @@ from mqueue.heart.turns import Turns
 from mqueue.log.base import Log
 from mqueue.log.told import claims_of
 from mqueue.model import events as ev
-from mqueue.model.errors import BadSetting, DiskFull, NotFound, QueueFull
+from mqueue.model.errors import BadSetting, DiskFull, NotFound, QueueFull, Unavailable
 from mqueue.model.ident import IdSource
 from mqueue.model.limits import Limits
 from mqueue.model.message import Receipt
@@ -88,7 +88,7 @@ class Store:
         self.written: list[Topic] = []
         """Topics that got something besides what was published: whoever waits for them has to be told."""
         self.unburied: list[Fallen] = []
-        """The dead whose copy could not be made yet, because they could not be read."""
+        """The dead whose copy could not be made yet: they could not be read, or had nowhere to go."""
         self.turned: dict[tuple[int, str], int] = {}
         """How many messages of a topic were settled by a verb other than ack since the start; for metrics."""
         self._bury_at = 0
@@ -133,17 +133,26 @@ class Store:
         for topic, dead in groupby(fallen, key=lambda one: one.topic):
             name = bury.dlq_of(topic)
             if name is not None and not topic.dropped:
-                rows = bury.copies(self.log, list(dead), self.unburied)
-                if not rows.payload:
-                    continue
+                self.unburied += self._copy(topic, name, list(dead), now)
+
+    def _copy(self, topic: Topic, name: str, dead: list[Fallen], now: int) -> list[Fallen]:
+        """The dead of one topic; those of whom no copy could be made now. Whoever publishes, or is told that something
+        arrived, must not fail because somebody else died of it."""
+        left: list[Fallen] = []
+        rows = bury.copies(self.log, dead, left)
+        try:
+            if rows.payload:
                 target = self.find_topic(topic.namespace, name) or self.add_topic(
                     topic.namespace, name, bury.dlq_settings(self.defaults), now
                 )
                 self.append_rows(target, rows, now)
                 self.written.append(target)
+        except Unavailable:  # nobody could be asked where they go, or there are no ids
+            return dead
+        return left
 
     def _bury_again(self, now: int) -> None:
-        """Those that could not be read when they died. Whoever cannot be read for long is given up, and told of."""
+        """Those that could not be copied when they died. Whoever cannot be for long is given up, and told of."""
         self._bury_at = now + bury.AGAIN_MS
         for dead in self.unburied:
             if now - dead.failure.last_at > bury.PATIENCE_MS:

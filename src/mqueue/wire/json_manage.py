@@ -64,6 +64,7 @@ class TopicSettings(Struct, forbid_unknown_fields=True):
     hold: float | str | UnsetType = UNSET
     dlq: bool | str | UnsetType = UNSET
     dlq_expired: bool | UnsetType = UNSET
+    dlq_dropped: bool | UnsetType = UNSET
     dedup: str | UnsetType = UNSET
     dedup_window: float | str | UnsetType = UNSET
     dedup_keys_max: int | UnsetType = UNSET

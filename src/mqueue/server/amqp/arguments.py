@@ -77,6 +77,8 @@ def settings_of(queue: Queue, fresh: bool) -> dict[str, Any]:
     if "x-max-length" in given:
         settings["max_depth"] = given["x-max-length"]
         settings["overflow"] = _OVERFLOWS[given.get("x-overflow", "drop-head")]
+        if queue.dead_exchange is not None:
+            settings["dlq_dropped"] = True
     return settings
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mqueue.server.amqp.tables import Timestamp
 
-REASONS = {"rejected": "rejected", "expired": "expired", "max_retries": "delivery_limit"}
+REASONS = {"rejected": "rejected", "expired": "expired", "max_retries": "delivery_limit", "dropped": "maxlen"}
 """Why, in our words and in theirs. What else there is counts as a limit of deliveries."""
 
 
