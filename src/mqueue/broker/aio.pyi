@@ -336,10 +336,8 @@ class AsyncBroker:
     async def configure(self, topic: str, **settings: Any) -> dict[str, Any]:
         """Change the settings that are named; the topic is made if it is not there. Answers all of them."""
     async def purge(self, topic: str, *, ready_for: str | None = None) -> int:
-        """Cancel everything there is, scheduled or not, for every group; how many messages that were.
-
-        `ready_for`: only what that group has before it, ready or waiting; what it has leased stays, and the scheduled.
-        """
+        """Cancel everything there is, scheduled or not, for every group; how many messages that were. `ready_for`: only
+        what that group has before it, ready or waiting; what it has leased stays, and what is scheduled."""
     async def delete_topic(self, topic: str) -> None: ...
     async def groups(self, topic: str) -> list[str]: ...
     async def create_group(

@@ -410,10 +410,8 @@ class Broker(Membered, Pipelined, Supplied):
         return manage.configure(self._engine, self._namespace, topic, settings)
 
     def purge(self, topic: str, *, ready_for: str | None = None) -> int:
-        """Cancel everything there is, scheduled or not, for every group; how many messages that were.
-
-        `ready_for`: only what that group has before it, ready or waiting; what it has leased stays, and the scheduled.
-        """
+        """Cancel everything there is, scheduled or not, for every group; how many messages that were. `ready_for`: only
+        what that group has before it, ready or waiting; what it has leased stays, and what is scheduled."""
         return manage.purge(self._engine, self._namespace, topic, ready_for)
 
     def delete_topic(self, topic: str) -> None:

@@ -18,6 +18,7 @@ from mqueue.model.names import check_name
 from mqueue.model.settings import parse
 from mqueue.model.times import Duration, Instant, rfc3339
 from mqueue.store.order import due_of, order_key
+from mqueue.store.purge import purge_all, purge_ready
 from mqueue.store.store import known_group
 from mqueue.wire.frame import Frame
 
@@ -47,8 +48,8 @@ def purge(engine: Engine, namespace: str, name: str, ready_for: str | None) -> i
         now = engine.tick()
         topic = engine.known_topic(namespace, name)
         if ready_for is not None:
-            return engine.store.purge_ready(topic, ready_for, now)
-        return engine.store.purge(topic, now)
+            return purge_ready(engine.store, topic, ready_for, now)
+        return purge_all(engine.store, topic, now)
 
 
 def delete_topic(engine: Engine, namespace: str, name: str) -> None:

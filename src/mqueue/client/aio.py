@@ -411,10 +411,8 @@ class AsyncClient:
         return await manage.configure(self._window, topic, settings)
 
     async def purge(self, topic: str, *, ready_for: str | None = None) -> int:
-        """Cancel everything there is, scheduled or not, for every group; how many messages that were.
-
-        `ready_for`: only what that group has before it, ready or waiting; what it has leased stays, and the scheduled.
-        """
+        """Cancel everything there is, scheduled or not, for every group; how many messages that were. `ready_for`: only
+        what that group has before it, ready or waiting; what it has leased stays, and what is scheduled."""
         query = None if ready_for is None else {"ready_for": ready_for}
         return (await self._window.ask(PurgeOut, "POST", topic_path(topic, "purge"), query=query)).purged
 

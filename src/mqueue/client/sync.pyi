@@ -346,10 +346,8 @@ class Client:
     def configure(self, topic: str, **settings: Any) -> dict[str, Any]:
         """Change the settings that are named; the topic is made if it is not there. Answers all of them."""
     def purge(self, topic: str, *, ready_for: str | None = None) -> int:
-        """Cancel everything there is, scheduled or not, for every group; how many messages that were.
-
-        `ready_for`: only what that group has before it, ready or waiting; what it has leased stays, and the scheduled.
-        """
+        """Cancel everything there is, scheduled or not, for every group; how many messages that were. `ready_for`: only
+        what that group has before it, ready or waiting; what it has leased stays, and what is scheduled."""
     def delete_topic(self, topic: str) -> None: ...
     def groups(self, topic: str) -> list[str]: ...
     def create_group(self, topic: str, group: str, *, start: Position = "earliest", assigned: bool = False) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
 from mqueue.heart.crew import Crew
 from mqueue.heart.gaps import Gaps
 from mqueue.heart.partition import Partition
 from mqueue.heart.reader import Reader
-from mqueue.heart.runs import Run, each, segments
+from mqueue.heart.runs import Run, each, full, segments, tight, windows
 from mqueue.heart.turns import Rules, Turns
 from mqueue.model.events import KeyedSpan, Span
 from mqueue.model.settings import Settings
@@ -202,6 +204,18 @@ class Group:
         first, end = next(segments(start, mask))
         end = min(end, first + count)
         return partition, first, end, (1 << end - first) - 1, priority, at
+
+    def unleased(self) -> Iterator[KeyedSpan]:
+        """What this group has before it, ready or waiting, in no order."""
+        for reader in self.readers:
+            number, void = reader.partition.number, reader.partition.void
+            for run in reader.parked.values():
+                yield number, run.start, run.stop, run.mask, run.priority, run.at
+            for start, end, priority, at in reader.ahead():
+                for first, stop in windows(start, end):
+                    mask = full(stop - first) & ~void.mask(first, stop)
+                    if mask:
+                        yield number, *tight(first, mask), priority, at
 
     def end(self, partition: int, start: int, mask: int, priority: int, at: int, cause: str) -> int:
         """Messages with one order key ended for everybody: forget those that this group still had before it.

@@ -260,7 +260,7 @@ class Heart:
 
     def purge_ready(self, topic: Topic, group: Group, now: int) -> int:
         """End for everybody what a group has before it, ready or waiting; how many messages that were."""
-        spans = tuple(span for reader in group.readers for span in reader.unleased())
+        spans = tuple(group.unleased())
         if spans:
             self.happen(ev.Voided(now, topic.id, "cancelled", spans))
         return sum(span[3].bit_count() for span in spans)

@@ -12,9 +12,8 @@ from itertools import groupby, islice
 from mqueue.heart.cursor import Cursor
 from mqueue.heart.gaps import Gaps
 from mqueue.heart.partition import Partition
-from mqueue.heart.runs import Run, full, segments, tight, windows
+from mqueue.heart.runs import Run, segments, tight, windows
 from mqueue.heart.watcher import Watcher
-from mqueue.model.events import KeyedSpan
 from mqueue.model.limits import FRAME_ROWS_MAX
 
 OrderKey = tuple[int, int, int]
@@ -413,17 +412,6 @@ class Reader:
                 mask = ~self.partition.void.mask(start, stop) & (1 << stop - start) - 1
                 found.append((lane.at[index], number, start, lane.priority, stop, mask))
         return min(found, default=None)
-
-    def unleased(self) -> Iterator[KeyedSpan]:
-        """What this group has before it, ready or waiting, in no order."""
-        number, void = self.partition.number, self.partition.void
-        for run in self.parked.values():
-            yield number, run.start, run.stop, run.mask, run.priority, run.at
-        for start, end, priority, at in self.ahead():
-            for first, stop in windows(start, end):
-                mask = full(stop - first) & ~void.mask(first, stop)
-                if mask:
-                    yield number, *tight(first, mask), priority, at
 
     def upcoming(self) -> Iterator[tuple[int, int, int, int, int]]:
         """(priority, at, start, stop, mask) of what is ready, in delivery order, taking nothing."""

@@ -212,19 +212,6 @@ class Store:
                     rebalance(self.heart, topic, group, f"{settings.partitions} partitions", now)
             self.commit(now)
 
-    def purge(self, topic: Topic, now: int) -> int:
-        """Cancel everything there is; how many messages that were."""
-        before = sum(partition.cancelled for partition in topic.partitions)
-        self.happen(ev.Purged(now, topic.id, topic.ends), now)
-        return sum(partition.cancelled for partition in topic.partitions) - before
-
-    def purge_ready(self, topic: Topic, group_name: str, now: int) -> int:
-        """Cancel what a group, which is made on first use, has before it; how many messages that were."""
-        group = topic.groups.get(group_name) or self.group(topic, check_name(group_name, "group"), now)
-        count = self.heart.purge_ready(topic, group, now)
-        self.commit(now)
-        return count
-
     def drop_topic(self, topic: Topic, now: int) -> None:
         self.happen(ev.TopicDropped(now, topic.id), now)
         self.flush()
