@@ -1,4 +1,5 @@
-"""House rules that a machine can check: no attics, no loose ends in src, no giant files, no sleeping in tests."""
+"""House rules that a machine can check: no attics, no loose ends in src, no giant files, no sleeping in tests, no
+forgotten cancels."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ATTICS = {"utils", "helpers", "common", "misc", "manager"}
 LOOSE_END = re.compile(r"\b(TODO|FIXME|XXX)\b")
 SLEEP = re.compile(r"\btime\.sleep\(|\bfrom time import\b.*\bsleep\b")
+FORGETFUL = re.compile(r"\basyncio\.wait_for\(")
 LINES_MAX = 500
 
 
@@ -34,6 +36,11 @@ def sleeps(root: Path) -> list[str]:
     return [f"{place}: step the clock or await an event" for place in _matches(root, "tests", SLEEP)]
 
 
+def forgotten_cancels(root: Path) -> list[str]:
+    """`wait_for` of Python 3.11 forgets a cancel that comes along with what it waits for: the task goes on for ever."""
+    return [f"{place}: use asyncio.timeout" for place in _matches(root, "src", FORGETFUL)]
+
+
 def _matches(root: Path, folder: str, pattern: re.Pattern[str]) -> Iterator[str]:
     for path in _modules(root / folder):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -45,7 +52,7 @@ def _modules(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.py"))
 
 
-RULES = [attics, loose_ends, giants, sleeps]
+RULES = [attics, loose_ends, giants, sleeps, forgotten_cancels]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -68,6 +75,7 @@ def test_the_house_is_in_order(rule) -> None:
         (giants, "src/mqueue/broker/publish.py", "x = 1\n" * (LINES_MAX + 1)),
         (sleeps, "tests/unit/test_runs.py", "time." + "sleep(1)"),
         (sleeps, "tests/unit/test_runs.py", "from time " + "import time, sleep"),
+        (forgotten_cancels, "src/mqueue/server/face.py", "await asyncio." + "wait_for(bell.wait(), 1)"),
     ],
 )
 def test_a_planted_fault_is_caught(tmp_path: Path, rule, name: str, text: str) -> None:

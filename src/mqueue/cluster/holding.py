@@ -190,7 +190,8 @@ class Holding:
         self.leaving = True
         self._shut(why)
         with suppress(Error, TimeoutError):
-            await asyncio.wait_for(self.settled(), seconds)
+            async with asyncio.timeout(seconds):
+                await self.settled()
         self.lose(why, doubtful(why))
 
     def _shut(self, why: Error) -> None:

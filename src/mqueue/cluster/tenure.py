@@ -116,7 +116,8 @@ class Tenure:
         """Between two looks: so long, unless somebody says `look_soon`."""
         await asyncio.sleep(min(seconds, REST_SECONDS))
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._stirred.wait(), max(0.0, seconds - REST_SECONDS))
+            async with asyncio.timeout(max(0.0, seconds - REST_SECONDS)):
+                await self._stirred.wait()
         self._stirred.clear()
 
     async def look(self, since_id: int) -> Survey | None:

@@ -107,7 +107,8 @@ class Flusher:
                 continue
             self._kick.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._kick.wait(), IDLE_SECONDS)
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await self._kick.wait()
 
     async def run_once(self) -> bool:
         """One statement: for what lies in our log, else for what others left. Whether there may be more to do."""

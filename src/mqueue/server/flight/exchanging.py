@@ -203,7 +203,7 @@ class Exchange:
                 if not told.retryable:
                     return
             with suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_SECONDS):  # wait_for forgets a cancel that comes along with the room
+                async with asyncio.timeout(RETRY_SECONDS):
                     await self._room.wait()
 
     def _unsettled(self) -> tuple[int, int]:

@@ -212,7 +212,8 @@ class FlightFace:
                 shown = None
                 LOGGER.warning("Flight does not listen with the new certificate yet: %s", error)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._closing.wait(), _RETRY_SECONDS)
+                    async with asyncio.timeout(_RETRY_SECONDS):
+                        await self._closing.wait()
 
     def _end(self, server: Server) -> None:
         """In a thread of its own: it waits for all calls, which may take as long as they like."""
