@@ -107,6 +107,10 @@ def test_rights_are_those_of_topics(port: int) -> None:
         refused(lambda c: c.queue_declare("orders.x", arguments={"x-dead-letter-exchange": "others"}))
         dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "others"}
         refused(lambda c: c.queue_declare("orders.x", arguments=dead))
+        own = connection.channel()
+        own.queue_declare("orders.mine", exclusive=True)
+        assert own.queue_purge("orders.mine").method.message_count == 0
+        own.queue_delete("orders.mine")
 
 
 def test_rights_of_topics_are_not_widened_by_exchanges_and_queues(server: RunningServer, port: int) -> None:

@@ -66,7 +66,8 @@ def _publish_one(engine: Engine, namespace: str, name: str, draft: Draft, now: i
     receipt = store.publish_one(topic, payload, extras, now)
     if engine.waiters:
         engine.wake(topic)
-    engine.wake_written()
+    if store.written:
+        engine.wake_written()
     return receipt
 
 
