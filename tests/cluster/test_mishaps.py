@@ -115,6 +115,49 @@ def test_what_a_node_could_not_take_in_is_there_for_who_reads(database: str, mon
             assert len(list(client.scan("t"))) == 1 + 2 * round
 
 
+def owned(link: Link) -> list[int]:
+    """How many virtual shards each node has that is alive."""
+    rows = link.call(
+        "select count(*) from mqueue.vshards v join mqueue.sessions s using (owner)"
+        " where s.until > clock_timestamp() group by owner order by 1"
+    )
+    return [count for (count,) in rows]
+
+
+def test_what_could_not_be_given_away_is_given_later(database: str, monkeypatch) -> None:
+    """A node that makes room for another has stopped to deliver from it by then, and nobody else may begin."""
+    config = Config(metrics=Metrics(enabled=False), cluster=Cluster((Secret(database),)))
+    with RunningServer(config) as first:
+        link = Link(database, "test")
+        wait_until(lambda: owned(link) == [1024])
+        monkeypatch.setattr(owning, "disown", once(owning.disown, fails, lambda *args: True))
+        with RunningServer(config) as second, mqueue.Client([first.url, second.url]) as client:
+            wait_until(lambda: owned(link) == [512, 512])
+            for topic in TOPICS:
+                client.publish(topic, "x")
+                assert drained(client, topic, 1) == [b"x"]
+        link.close()
+
+
+def test_what_could_not_be_given_away_is_kept_if_nobody_wants_it_any_more(database: str, monkeypatch) -> None:
+    """The node for which room was made is gone before there was any."""
+    config = Config(metrics=Metrics(enabled=False), cluster=Cluster((Secret(database),)))
+    with RunningServer(config) as first:
+        refused = threading.Event()
+
+        def refuse(*args: Any) -> None:
+            refused.set()
+            fails()
+
+        monkeypatch.setattr(owning, "disown", refuse)
+        with RunningServer(config):
+            assert refused.wait(120)
+        with mqueue.Client(first.url) as client:
+            for topic in TOPICS:
+                client.publish(topic, "x")
+                assert drained(client, topic, 1) == [b"x"]
+
+
 def test_publishing_goes_on_when_what_was_published_could_not_be_told(nodes, monkeypatch) -> None:
     """The topic is new to a virtual shard that is delivered already: it has to be looked up, in the loop."""
     home = virtual_shard("default", "t0")

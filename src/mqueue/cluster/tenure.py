@@ -159,21 +159,21 @@ class Tenure:
                 self._forget(vshard, "it lives at another server now")
             elif found.owners[vshard].owner != self.owner:
                 self._forget(vshard, "another node owns it now")
-        free = [
-            vshard for vshard, owner in found.owners.items() if owner.owner is None or self._is_stray(vshard, owner)
-        ]
         if not self._seat.address:
             return
+        free = [vshard for vshard, owner in found.owners.items() if owner.owner is None]
+        strays = [vshard for vshard, owner in found.owners.items() if self._is_stray(vshard, owner)]
         sharers = sorted(session for session, address in found.sessions.items() if address)
         rank = sharers.index(self.owner) if self.owner in sharers else 0
-        wanted = share(list(self.mine), free, len(found.owners), len(sharers), rank)
+        wanted = share([*self.mine, *strays], free, len(found.owners), len(sharers), rank)
         if wanted.give:
             for vshard in wanted.give:  # first: none of them is to be taken over meanwhile
                 self.mine.pop(vshard, None)
             await self._give(wanted.give, "it goes to another node")
             await self._errand(owning.disown, self._scout, self.owner, wanted.give)
-        if wanted.take:
-            await self._take(wanted.take, found)
+        take = [*(vshard for vshard in strays if vshard not in wanted.give), *wanted.take]
+        if take:
+            await self._take(take, found)
         await self._begin()
 
     async def _take(self, vshards: Sequence[int], found: Survey) -> None:
@@ -200,7 +200,8 @@ class Tenure:
         return taken
 
     def _is_stray(self, vshard: int, owner: Owner) -> bool:
-        """Whether it is ours, and we do not know it: a commit failed, and so did owning it again."""
+        """Whether it is ours, and we do not know it: a commit failed, and so did owning it again; or it was to be
+        another's, and could not be given back. Nobody else can have it, so it counts as ours."""
         return owner.owner == self.owner and vshard not in self.mine
 
     def _forget(self, vshard: int, why: str) -> None:
