@@ -3,6 +3,7 @@ was answered is lost, doubled or told wrongly, and the node goes on."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,8 @@ import psycopg
 import pytest
 
 import mqueue
+from mqueue.broker.loop import LoopBroker
+from mqueue.broker.twin import twin_of
 from mqueue.cluster.tokens import is_later, token_epoch
 from mqueue.config import Cluster, Config, Metrics, Secret
 from mqueue.log.postgres import catalog, claims, frames, journal, migrate, owning
@@ -24,8 +27,9 @@ from mqueue.model.errors import ShardDown
 from mqueue.model.settings import Settings
 from mqueue.policy.routing import virtual_shard
 from mqueue.store.shard import ShardStore
-from mqueue.testing import PostgresServer
+from mqueue.testing import ManualClock, PostgresServer
 from mqueue.testing.server import RunningServer
+from tests.cluster.alone import VSHARD, Alone
 from tests.cluster.patience import wait_until
 
 TOPICS = [f"t{number}" for number in range(8)]
@@ -156,6 +160,41 @@ def test_what_could_not_be_given_away_is_kept_if_nobody_wants_it_any_more(databa
             for topic in TOPICS:
                 client.publish(topic, "x")
                 assert drained(client, topic, 1) == [b"x"]
+
+
+def test_who_was_committed_is_told_so_whatever_becomes_of_others(database: str, monkeypatch) -> None:
+    """What several virtual shards changed is refused because of one of them. So each goes by itself, and the server is
+    lost on the way."""
+    other, commit = virtual_shard("default", "other"), journal.commit
+    node = Alone(database, ManualClock())
+
+    def fragile(link: Link, owner: Any, entries: list[Entry], sheets: list[Any], *args: Any, **more: Any) -> Any:
+        concerned = {sheet.vshard for sheet in sheets}
+        if concerned >= {VSHARD, other}:
+            raise Fenced("one of them")
+        if other in concerned:
+            raise ShardDown("it is gone", applied=False)
+        return commit(link, owner, entries, sheets, *args, **more)
+
+    async def publish() -> list[Any]:
+        holdings = [await node.estate.holding(vshard) for vshard in (VSHARD, other)]
+        owners = [twin_of(LoopBroker._over(holding.engine, "default", "")) for holding in holdings]
+        calls = [owner.publish(topic, b"x") for owner, topic in zip(owners, ("t", "other"), strict=True)]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    def published() -> list[Any]:
+        return asyncio.run_coroutine_threadsafe(publish(), node.estate.loop).result(120)
+
+    assert [receipt.topic for receipt in published()] == ["t", "other"]
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "commit", fragile)
+        taken, refused = published()
+    assert (taken.topic, refused.code, refused.applied) == ("t", "shard_down", False)
+    counts = node.link.call(
+        "select t.name, sum(f.count) from mqueue.frames f join mqueue.topics t using (topic_id) group by 1 order by 1"
+    )
+    assert [(name, int(count)) for name, count in counts] == [("other", 1), ("t", 2)]
+    node.close()
 
 
 def test_publishing_goes_on_when_what_was_published_could_not_be_told(nodes, monkeypatch) -> None:

@@ -85,6 +85,8 @@ class Committer:
             if len(jobs) == 1:
                 return [problem]
             return [outcome for job in jobs for outcome in self._commit([job])]
+        except Exception as problem:  # theirs alone: others may be durable already
+            return [problem] * len(jobs)
         return [[next(places) for _ in job.batch.promises] for job in jobs]
 
     def _write(self, jobs: list[Job]) -> list[Appended]:
@@ -113,9 +115,7 @@ class Committer:
 
     def _end(self, jobs: list[Job], done: asyncio.Future[list[list[Appended] | Exception]]) -> None:
         self._busy = False
-        problem = done.exception()
-        outcomes = [problem] * len(jobs) if problem is not None else done.result()
-        for job, outcome in zip(jobs, outcomes, strict=True):
+        for job, outcome in zip(jobs, done.result(), strict=True):
             if isinstance(outcome, list):
                 self._land(job, outcome)
             else:
