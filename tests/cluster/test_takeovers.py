@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mqueue.cluster import pulse
 from mqueue.cluster.holding import Holding
 from mqueue.heart.checkpoint import Checkpoint
 from mqueue.log.postgres.log import PostgresLog
@@ -80,6 +81,28 @@ def test_slow_reads_do_not_hold_up_the_beat(node: Alone) -> None:
     assert node.estate.meters.doubts == 0
     go_on.set()
     assert all(one.result(60) for one in busy)
+
+
+def test_a_loop_that_waits_does_not_hold_up_the_beat(node: Alone) -> None:
+    """As for a table that somebody has locked: what is published with a key is looked up there."""
+    go_on, begun = threading.Event(), time.monotonic()
+    node.estate.loop.call_soon_threadsafe(go_on.wait, 60)
+    wait_until(lambda: node.estate.meters.beaten_at > begun + 2 * SESSION_MS / 1000)
+    go_on.set()
+    assert len(taken(node, 20)) == 10
+    assert (node.estate.meters.doubts, node.estate.owned) == (0, 1024)
+
+
+def test_a_loop_that_stands_still_leaves_all_to_others(node: Alone, monkeypatch) -> None:
+    """It delivers nothing. Should it go on after all, it learns that it has lost everything, and begins anew."""
+    monkeypatch.setattr(pulse, "STILL_SECONDS", 3.0)
+    alive, go_on = "select count(*) from mqueue.sessions where until > clock_timestamp()", threading.Event()
+    assert node.link.call(alive) == [(1,)]
+    node.estate.loop.call_soon_threadsafe(go_on.wait, 120)
+    wait_until(lambda: node.link.call(alive) == [(0,)])
+    go_on.set()
+    wait_until(lambda: (node.estate.meters.doubts > 0, node.estate.owned) == (True, 1024))
+    assert len(taken(node, 20)) == 10
 
 
 @pytest.mark.parametrize("problem", [StopIteration, AssertionError, RuntimeError, Corrupt, Unavailable])

@@ -36,6 +36,7 @@ from mqueue.cluster.meters import Meters
 from mqueue.cluster.mouth import Mouth
 from mqueue.cluster.plan import Plan
 from mqueue.cluster.problems import doubtful
+from mqueue.cluster.pulse import Pulse
 from mqueue.cluster.redis.wake import Wake
 from mqueue.cluster.repeats import Repeats
 from mqueue.cluster.rounds import Rounds
@@ -120,7 +121,7 @@ class Estate:
         hello = owning.GREETING
         self.reader, self._scout = (SharedLink(dsn, f"{name}:{what}", seen, hello) for what in ("read", "scout"))
         beat = living.beat_name(name, migrate.latest(), plan.seat.address)
-        self._pulse = Link(dsn, beat, plan.seat.session_ms, seen=seen, greeting=hello)  # a slower one is of no use
+        self._line = Link(dsn, beat, plan.seat.session_ms, seen=seen, greeting=hello)  # a slower one is of no use
         self._commits, self._appends, self._flushes = (
             Link(dsn, f"{name}:{what}", seen=seen, greeting=hello) for what in ("commit", "append", "flush")
         )
@@ -130,13 +131,13 @@ class Estate:
         """Of each topic that we heard of, its virtual shard."""
         self._errand = Errands(name, 2)
         self._looks = Errands(f"{name}-look")
-        self._beats = Errands(f"{name}-beat")
         self._loads = Errands(f"{name}-load", 2)
         """One for what is taken over in the background, one for what is asked for."""
-        asked = (self._pulse, self._beats, self._scout, self._looks)
+        asked = (self._line, self._scout, self._looks)
         self._tenure = Tenure(
             name, plan.seat, *asked, lambda vs: self._takeovers.want(vs), self._not_ours, self._give, self.meters
         )
+        self._pulse = Pulse(name, self._tenure.beat, self._soon, self._was_beaten)
         self._takeovers = Takeovers(name, self.holdings, self._tenure.mine, self._load)
         self._arriving = Arriving(self.holdings, self._homes, self.reader, self._errand, self._passed)
         self._topics = Topics(self.holdings, self._homes, self.reader, self._errand)
@@ -209,9 +210,10 @@ class Estate:
     def _stop_thread(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        for errands in (self._errand, self._looks, self._beats, self._loads):
+        self._pulse.close()
+        for errands in (self._errand, self._looks, self._loads):
             errands.close()
-        for link in (self.reader, self._scout, self._pulse):
+        for link in (self.reader, self._scout, self._line):
             link.close()
 
     # In the loop
@@ -239,9 +241,9 @@ class Estate:
     async def _join(self) -> None:
         if not self._checked:
             await self._looks(self._check, self._scout)
-            await self._tenure.beat()
+            await self._looks(self._tenure.beat)
             self._checked = True
-            self._begin_task(self._beat())
+            self._pulse.start()
         await self._look()
         if self._plan.waiting.wal_dir is not None:
             self._wal = self._open_wal(self._plan.waiting.wal_dir)
@@ -252,6 +254,7 @@ class Estate:
 
     async def _end(self) -> None:
         self._tenure.closing = True
+        self._pulse.stop()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -278,14 +281,10 @@ class Estate:
         if self._manual is None:
             self._shard_clock.not_before(at)
 
-    async def _beat(self) -> None:
-        """Renew the session, whatever else is done or waited for. Nothing else decides when it has ended."""
-        trouble = ""
-        while True:
-            await asyncio.sleep(tenure.BEAT_SECONDS)
-            trouble = await self._tried(self._tenure.beat(), trouble)
-            self._tenure.check()
-            self._notice()
+    def _was_beaten(self) -> None:
+        """Nothing else decides when the session has ended."""
+        self._tenure.check()
+        self._notice()
 
     async def _look_around(self) -> None:
         trouble = ""

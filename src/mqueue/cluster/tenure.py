@@ -1,7 +1,7 @@
 """What a node owns at one PostgreSQL server: its session, and the virtual shards that it delivers from.
 
 Lives in the loop of the estate; what waits for the server is done by a thread. Nothing is believed without a session:
-whoever could not renew it in time forgets everything and begins a new one.
+whoever could not renew it in time forgets everything and begins a new one. Only `beat` is another thread's.
 """
 
 from __future__ import annotations
@@ -35,16 +35,15 @@ REST_SECONDS = 0.05
 
 
 class Tenure:
-    """`pulse` is a link that nobody else uses, with `beats` a thread of its own: whatever else is asked may take long.
-    `errand` does something in another thread, with `scout`; `want` takes virtual shards over, later; `lose` is told of
-    one that is not ours any more, and why; `give` ends the work on some that are to be another's."""
+    """`line` is a link for beats that nobody else uses: whatever else is asked may take long. `errand` does something
+    in another thread, with `scout`; `want` takes virtual shards over, later; `lose` is told of one that is not ours any
+    more, and why; `give` ends the work on some that are to be another's."""
 
     def __init__(
         self,
         name: str,
         seat: Seat,
-        pulse: Link,
-        beats: Callable[..., Awaitable[Any]],
+        line: Link,
         scout: Link,
         errand: Callable[..., Awaitable[Any]],
         want: Callable[[Iterable[int]], None],
@@ -54,8 +53,7 @@ class Tenure:
     ) -> None:
         self._name = name
         self._seat = seat
-        self._pulse = pulse
-        self._beats = beats
+        self._line = line
         self._scout = scout
         self._errand = errand
         self._want = want
@@ -74,6 +72,8 @@ class Tenure:
         """How many are alive, this one among them."""
         self.closing = False
         self._renewed_at = 0.0
+        self._ended: UUID | None = None
+        """Whose session has ended, as a beat was told."""
         self._looked_at = 0.0
         self.next_look = BEAT_SECONDS
         """In how many seconds to look again: earlier, if a session seems to end before."""
@@ -97,16 +97,14 @@ class Tenure:
         sessions = await self._errand(owning.alive, self._scout)
         self.nodes, self._met_at = max(1, len(sessions)), begun
 
-    async def beat(self) -> None:
-        """Renew the session; if it has ended, everything is forgotten."""
+    def beat(self) -> None:
+        """Renew the session, in the thread for that. If it has ended, everything is forgotten with the next `check`."""
         begun, owner, seat = time.monotonic(), self.owner, self._seat
-        alive = await self._beats(owning.beat, self._pulse, owner, seat.node, seat.address, seat.session_ms)
-        if owner != self.owner:
-            return
-        if alive:
+        alive = owning.beat(self._line, owner, seat.node, seat.address, seat.session_ms)
+        if not alive:
+            self._ended = owner
+        elif owner == self.owner:
             self._renewed_at = self._meters.beaten_at = begun
-        else:
-            self.doubt("the session has ended")
 
     def look_soon(self) -> None:
         """Something is not where it was."""
@@ -225,8 +223,10 @@ class Tenure:
             LOGGER.warning("%s: %s", self._name, problem)
 
     def check(self) -> None:
-        """Doubt everything if no beat reached the server in time."""
-        if self._renewed_at + self._seat.session_ms / 1000 < time.monotonic():
+        """Doubt everything if the session has ended, or no beat reached the server in time."""
+        if self._ended == self.owner:
+            self.doubt("the session has ended")
+        elif self._renewed_at + self._seat.session_ms / 1000 < time.monotonic():
             self.doubt("no beat reached the shard in time")
 
     def doubt(self, why: str) -> None:
