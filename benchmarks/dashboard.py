@@ -15,6 +15,7 @@ import mqueue
 from benchmarks.harness import Profile, Result
 from mqueue.broker.twin import behind
 from mqueue.model.clock import SystemClock
+from mqueue.model.limits import PUBLISH_TOPICS_MAX
 from mqueue.server.http.v1.overview import changes
 from mqueue.server.overview.sampler import Sampler, counts_of
 from mqueue.server.overview.window import Asked, see, shown
@@ -72,7 +73,10 @@ def paint(profile: Profile) -> Iterator[Result]:
 
     with RunningServer() as server, sync_playwright() as playwright:
         with mqueue.Client(server.url) as q:
-            q.publish_many(None, [mqueue.Draft(b"x", topic=f"topic-{number}") for number in range(profile.topics)])
+            names = [f"topic-{number}" for number in range(profile.topics)]
+            for first in range(0, len(names), PUBLISH_TOPICS_MAX):
+                chosen = names[first : first + PUBLISH_TOPICS_MAX]
+                q.publish_many(None, [mqueue.Draft(b"x", topic=name) for name in chosen])
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         times = [_painted(browser, server.url) for _ in range(profile.rounds)]
         browser.close()

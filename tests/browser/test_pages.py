@@ -339,7 +339,8 @@ def test_a_line_that_breaks_is_told_and_taken_up_again(server: RunningServer, q:
 @pytest.mark.long
 def test_ten_thousand_topics(visit: Visit) -> None:
     with RunningServer() as server, mqueue.Client(server.url) as q:
-        q.publish_many(None, [mqueue.Draft(b"x", topic=f"topic-{number:05}") for number in range(10_000)])
+        for first in range(0, 10_000, 250):
+            q.publish_many(None, [mqueue.Draft(b"x", topic=f"topic-{first + more:05}") for more in range(250)])
         page = visit(server.url)
         page.get_by_text("1–100 of 10,000").wait_for()
         assert page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 60_000

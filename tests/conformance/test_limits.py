@@ -62,6 +62,17 @@ def test_messages_of_a_call_to_several_topics(t) -> None:
         t.publish_many("t", [b""] * 6_000 + [Draft(b"", topic=U)] * 6_000)
 
 
+def test_topics_of_a_call(t) -> None:
+    names = [beside("t", f"t{number}") for number in range(257)]
+    with refused(mqueue.Refused, "too_many_topics"):
+        t.publish_many(None, [Draft(b"", topic=name) for name in names])
+    with refused(mqueue.Refused, "too_many_topics"):
+        t.publish_many("t", [b"", *(Draft(b"", topic=name) for name in names[:256])])
+    assert t.topics() == ["t"]
+    drafts = [Draft(b"", topic=name) for name in names[:256]]
+    assert [receipt.topic for receipt in t.publish_many(None, drafts * 2)] == names[:256] * 2
+
+
 def test_bytes_of_a_call_to_several_topics(t) -> None:
     with refused(mqueue.TooLarge, "call_too_large"):
         t.publish_many("t", [b"x" * MIB] * 20 + [Draft(b"x" * MIB, topic=U)] * 20)

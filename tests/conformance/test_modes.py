@@ -84,6 +84,13 @@ def test_nothing_is_published_for_a_lost_lease(q, clock, step) -> None:
     assert take(q, "in") == [b"2"]
 
 
+def test_nothing_is_acked_if_what_follows_goes_to_too_many_topics(q, step) -> None:
+    with refused(mqueue.Refused, "too_many_topics"):
+        q.ack(step, publish=[Draft(b"a", topic=beside("in", f"t{number}")) for number in range(257)])
+    assert q.topics() == ["in"]
+    assert q.ack(step).settled == 2
+
+
 @pytest.mark.parametrize(
     "bad", [Draft(b"x", topic=OUT, priority="urgent"), Draft(b"x" * (2**20 + 1), topic=OUT), Draft(b"x"), b"x"]
 )

@@ -9,6 +9,7 @@ import pytest
 from mqueue.log.postgres.appends import append
 from mqueue.log.postgres.catalog import (
     TopicRow,
+    count,
     drop_topic,
     find_topic,
     make_topic,
@@ -61,7 +62,8 @@ def test_names_are_listed_by_page_without_the_hidden(link: Link) -> None:
     make_topic(link, "unseen", "x", 5, b"", 0, hidden=True)
     assert names(link, "default", "", 10) == ["Z", "a", "b", "ä"]
     assert names(link, "default", "a", 1) == ["b"]
-    assert list(namespaces(link)) == ["default", "else"]
+    assert namespaces(link) == {"default": 4, "else": 1}
+    assert [count(link, namespace) for namespace in ("default", "else", "unseen")] == [4, 1, 0]
     assert [row.name for row in topics_of(link, [4, 9])] == ["b", "a", "Z", "ä", "secret"]
     assert len(topics_of(link, None)) == 7
     assert topics_of(link, []) == []

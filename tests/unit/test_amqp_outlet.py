@@ -39,6 +39,18 @@ def test_each_is_told_of_his_own() -> None:
     assert len(there) == 10
 
 
+def test_more_queues_than_one_call_goes_to() -> None:
+    """A fan-out to a thousand of them."""
+    names = [f"q{number}" for number in range(1_000)]
+
+    async def work() -> tuple[LOST, list[str]]:
+        async with mqueue.AsyncBroker(clock=ManualClock()) as broker:
+            told = await Outlet(broker, Limits(), joins=True).send([Item(name, b"x") for name in names])
+            return told, await broker.topics()
+
+    assert asyncio.run(work()) == ({}, sorted(names))
+
+
 def test_together_they_are_more_than_a_minute_allows() -> None:
     """Each alone is not."""
     told, there = sent(one_by_one(6), quotas={"default": 4})

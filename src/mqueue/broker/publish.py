@@ -11,6 +11,7 @@ from mqueue.broker.engine import Engine
 from mqueue.broker.intake import check_count, check_size, one, rows_of
 from mqueue.heart.topic import Topic
 from mqueue.model.errors import Refused
+from mqueue.model.limits import PUBLISH_TOPICS_MAX
 from mqueue.model.message import QUORUM, Draft, Receipt
 from mqueue.wire.rows import Rows
 
@@ -100,19 +101,22 @@ def publish_drafts(engine: Engine, namespace: str, name: str | None, items: Sequ
         if target is None:
             raise Refused(f"message {row} of the call names no topic; give Draft(…, topic=…)", code="no_topic")
         batches.setdefault(target, []).append(row)
-    work = []
+    if len(batches) > PUBLISH_TOPICS_MAX:
+        raise Refused(f"{len(batches)} topics in one call; {PUBLISH_TOPICS_MAX} are allowed", code="too_many_topics")
+    work, new = [], 0
     for target, numbers in batches.items():
         topic = engine.draft_topic(namespace, target, now)
         rows = rows_of([items[row] for row in numbers], topic.settings, engine.store.limits, now)
         engine.store.check(topic, rows, now)
         work.append((target, rows, numbers))
+        new += not topic.id
     check_size(sum(rows.size for _, rows, _ in work), engine.store.limits)
-    find = engine.store.find_topic
-    engine.store.check_topics(namespace, sum(find(namespace, target) is None for target in batches))
+    engine.store.check_topics(namespace, new)
     engine.quotas.admit(namespace, len(items), now)
     answers: dict[int, Receipt] = {}
+    find, make, defaults = engine.store.find_topic, engine.store.make_topic, engine.store.defaults
     for target, rows, numbers in work:
-        topic = engine.topic(namespace, target, now)
+        topic = find(namespace, target) or make(namespace, target, defaults, now, admitted=True)
         answers.update(zip(numbers, engine.store.publish(topic, rows, now), strict=True))
         engine.wake(topic)
     engine.wake_written()

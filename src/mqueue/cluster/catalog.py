@@ -45,7 +45,7 @@ class ShardCatalog:
         return catalog.known_as(made[0])
 
     def count(self, namespace: str) -> int:
-        return catalog.namespaces(self._link).get(namespace, 0)
+        return catalog.count(self._link, namespace)
 
     def claims(self, topic: int, keys: list[bytes]) -> dict[bytes, Claim]:
         return {key: _claim(used) for key, used in claims.lookup(self._link, topic, keys).items()}

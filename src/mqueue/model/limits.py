@@ -24,6 +24,8 @@ ANSWER_TEXT_BYTES_MAX = 8 * ANSWER_BYTES_MAX
 """What a node takes of another as one answer: one byte of a message becomes six of JSON at worst, and what is told of
 each message comes on top."""
 RECEIVE_TOPICS_MAX = 256
+PUBLISH_TOPICS_MAX = 256
+"""In a cluster each that is new is looked up, and made; others wait meanwhile."""
 REDRIVE_STEP_MESSAGES = 1_000
 """A redrive looks at so many of the dead at a time; others wait meanwhile."""
 REDRIVE_RATE_MAX = 1_000_000

@@ -138,9 +138,9 @@ class ShardStore(Store):
             return self.abroad(namespace, name).add_topic(namespace, name, settings, now)
         return self.learn(self.catalog.make(namespace, name, settings, now))
 
-    def make_topic(self, namespace: str, name: str, settings: Settings, now: int) -> Topic:
+    def make_topic(self, namespace: str, name: str, settings: Settings, now: int, *, admitted: bool = False) -> Topic:
         self._check_dlq(namespace, settings)
-        return super().make_topic(namespace, name, settings, now)
+        return super().make_topic(namespace, name, settings, now, admitted=admitted)
 
     def configure(self, topic: Topic, settings: Settings, now: int) -> None:
         self._check_dlq(topic.namespace, settings)

@@ -178,8 +178,10 @@ class Store:
         topic = self.find_topic(namespace, name)
         return topic if topic is not None else self.make_topic(namespace, name, self.defaults, now)
 
-    def make_topic(self, namespace: str, name: str, settings: Settings, now: int) -> Topic:
-        self.check_topics(namespace, 1)
+    def make_topic(self, namespace: str, name: str, settings: Settings, now: int, *, admitted: bool = False) -> Topic:
+        """`admitted`: somebody has seen that there is room for it."""
+        if not admitted:
+            self.check_topics(namespace, 1)
         check_settings(name, settings)
         return self.add_topic(namespace, name, bury.dlq_settings(settings) if is_dlq(name) else settings, now)
 

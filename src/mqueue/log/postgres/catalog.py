@@ -90,6 +90,16 @@ def namespaces(link: Link) -> dict[str, int]:
     return dict(rows)
 
 
+def count(link: Link, namespace: str) -> int:
+    """How many of those a namespace has."""
+    rows = link.call(
+        "select count(*) from mqueue.topics where namespace = %b::text and deleted_at is null and not hidden "
+        "and vshard in (select vshard from mqueue.vshards where state = 'active')",
+        (namespace,),
+    )
+    return int(rows[0][0])
+
+
 def set_topic(link: Link, owner: UUID, epoch: int, topic: int, settings: bytes) -> None:
     """Raises Fenced, NoTopic."""
     link.call("select mqueue.set_topic(%b, %b, %b, %b)", (owner, epoch, topic, settings))
