@@ -295,6 +295,21 @@ def test_redis_lists_logs_by_shard_and_forgets_those_that_are_empty(copies: Copi
     assert copies.listed() == []
 
 
+def test_redis_takes_nothing_that_does_not_follow_what_it_has(copies: Copies, redis_server: RedisServer) -> None:
+    owner = uuid4()
+    first, second, third = ((start, records.pack_copy(start, [record(1)])) for start in (0, 200, 400))
+    assert not copies.put(LOG, owner, [second], after=0)
+    assert copies.listed() == []
+    assert copies.put(LOG, owner, [first])
+    assert not copies.put(LOG, owner, [third], after=200)
+    assert copies.put(LOG, owner, [second], after=0)
+    assert copies.put(LOG, owner, [third], after=200)
+    assert copies.positions(LOG) == {0, 200, 400}
+    redis_server.flush()
+    assert not copies.put(LOG, owner, [third], after=200)
+    assert copies.positions(LOG) == set()
+
+
 def test_of_a_log_in_redis_nothing_behind_a_gap_is_taken(copies: Copies, caplog) -> None:
     copies.put(LOG, uuid4(), [(start, records.pack_copy(start, [record(1)])) for start in (0, 600)])
     remains = Remains(LOG, copies)

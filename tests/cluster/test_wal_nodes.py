@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from msgspec.structs import replace
 
 import mqueue
 from mqueue.cluster import breaker
+from mqueue.cluster.wal import intake
 from mqueue.cluster.wal.flusher import Flusher
 from mqueue.cluster.wal.intake import Intake
 from mqueue.cluster.wal.wal import Wal
@@ -168,10 +171,51 @@ def test_another_node_flushes_what_one_left_in_redis(node, stuck: set[str]) -> N
             assert drained(client, "t", 1) == [b"3"]
 
 
+def test_what_redis_forgets_it_gets_again_before_more_is_answered(node, stuck: set[str], redis_server) -> None:
+    """Else nobody would find the rest, should the node not come back."""
+    first = node("a")
+    stuck.add("a")
+    numbers = itertools.count()
+    with mqueue.Client(first.url) as client:
+        for calls in (1, 3, 150):
+            for _ in range(calls):
+                assert client.publish("t", str(next(numbers)), durability="wal").durability == "wal"
+            redis_server.flush()
+        assert client.publish("t", str(next(numbers)), durability="wal").durability == "wal"
+    first.close()
+    with mqueue.Client(node("b").url) as other:
+        assert drained(other, "t", 155) == [str(number).encode() for number in range(155)]
+
+
+def test_what_redis_did_not_take_it_gets_with_the_next(
+    database: str, tmp_path: Path, stuck: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who met its end is told that nobody knows: what he published is delivered all the same, and what follows it."""
+    monkeypatch.setattr(intake, "PATIENCE_SECONDS", 0.0)
+    with RedisServer() as redis, ExitStack() as stack:
+        first = RunningServer(settings(database, redis, tmp_path / "a"))
+        stack.callback(first.close)
+        with mqueue.Client(first.url, retry=False) as client:
+            client.publish("t", "0")
+            stuck.add("a")
+            assert client.publish("t", "1", durability="wal").durability == "wal"
+            redis.kill()
+            with pytest.raises(mqueue.Unavailable) as told:
+                client.publish("t", "2", durability="wal")
+            assert (told.value.code, told.value.applied) == ("not_written", None)
+            redis.start()
+            numbers = itertools.count(3)
+            wait_until(lambda: client.publish("t", str(next(numbers)), durability="wal").durability == "wal")
+        first.close()
+        with RunningServer(settings(database, redis, tmp_path / "b")) as second, mqueue.Client(second.url) as other:
+            wanted = [str(number).encode() for number in range(next(numbers))]
+            assert sorted(drained(other, "t", len(wanted))) == sorted(wanted)
+
+
 def test_what_was_flushed_and_not_forgotten_is_not_flushed_again(node, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node ends after the statement, and before it has removed anything."""
     with monkeypatch.context() as patch:
-        patch.setattr(Intake, "_drop", lambda intake, positions: None)
+        patch.setattr(Intake, "_drop", lambda one, positions: None)
         patch.setattr(Wal, "_forget", lambda wal: None)
         first = node("a")
         with mqueue.Client(first.url) as client:

@@ -98,6 +98,16 @@ class Flusher:
     def idle(self) -> bool:
         return not self._kept
 
+    @property
+    def all(self) -> list[Kept]:
+        """What is in our log and not in the shard yet, in order."""
+        return list(self._kept)
+
+    @property
+    def last(self) -> int | None:
+        """Where the last of these begins."""
+        return self._kept[-1].start if self._kept else None
+
     async def run(self) -> None:
         while True:
             if await self.run_once():

@@ -1,14 +1,15 @@
 """Group commit into the log of a node: all that came while the last one was made durable goes with the next.
 
-One write, one sync and, at the same time, one step to Redis; who published is answered when both are done. Where Redis
-fails he is answered when the shard has it. Where the disk fails everything goes straight to the shard, now and from
-then on. Lives in the loop of the estate.
+One write, one sync and, at the same time, one step to Redis; who published is answered when both are done. What Redis
+lacks of what is on its way before that, it gets anew. Where Redis fails he is answered when the shard has it. Where the
+disk fails everything goes straight to the shard, now and from then on. Lives in the loop of the estate.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from uuid import UUID
@@ -18,7 +19,7 @@ from msgspec.structs import force_setattr
 from mqueue.cluster.redis.line import Away
 from mqueue.cluster.tickets import Ticket, answered
 from mqueue.cluster.wal.copies import Copies
-from mqueue.cluster.wal.flush import BYTES_MAX, FRAMES_MAX
+from mqueue.cluster.wal.flush import BYTES_MAX, FRAMES_MAX, affordable
 from mqueue.cluster.wal.flusher import Flusher, Kept
 from mqueue.cluster.wal.nodelog import NodeLog
 from mqueue.cluster.wal.records import pack, pack_copy
@@ -122,9 +123,8 @@ class Intake:
         except Exception as problem:
             self._failed(problem, batches, tickets)
             return
-        copying = loop.run_in_executor(self._line, self._copy, copies)
         syncing = loop.run_in_executor(self._disk, self._log.sync)
-        synced, copied = await asyncio.gather(syncing, copying, return_exceptions=True)
+        synced, copied = await asyncio.gather(syncing, self._copied(copies), return_exceptions=True)
         if isinstance(synced, BaseException):
             self._failed(synced, batches, tickets)
             return
@@ -134,6 +134,16 @@ class Intake:
             self._late += tickets
             loop.call_later(PATIENCE_SECONDS, self._give_up, [future for _, future in tickets])
         self._flusher.add(kept)
+
+    async def _copied(self, commits: list[tuple[int, bytes]]) -> bool:
+        """Whether Redis has them, and all that has to go into the shard before them."""
+        loop = asyncio.get_running_loop()
+        try:
+            copied = await loop.run_in_executor(self._line, self._copy, commits, self._flusher.last)
+            return copied or await loop.run_in_executor(self._line, self._copy_anew, self._flusher.all, commits)
+        except Away as away:
+            LOGGER.warning("what was published with durability 'wal' is answered when the shard has it: %s", away)
+            return False
 
     def _failed(self, problem: BaseException, batches: list[Batch], tickets: list[Ticket]) -> None:
         """The disk, or we, have failed: nothing of these counts in the log, and nothing is written there any more.
@@ -162,14 +172,24 @@ class Intake:
         ]
         return kept, [(start, pack_copy(start, group)) for (start, _), group in zip(places, groups, strict=True)]
 
-    def _copy(self, commits: list[tuple[int, bytes]]) -> bool:
-        """Whether Redis has them."""
-        try:
-            self._copies.put(self._log.uuid, self._owner(), commits)
-        except Away as away:
-            LOGGER.warning("what was published with durability 'wal' is answered when the shard has it: %s", away)
-            return False
-        return True
+    def _copy(self, commits: Sequence[tuple[int, bytes]], after: int | None) -> bool:
+        """Whether Redis has them. False: it lacks the one that they come after."""
+        return self._copies.put(self._log.uuid, self._owner(), commits, after)
+
+    def _copy_anew(self, kept: Sequence[Kept], commits: list[tuple[int, bytes]]) -> bool:
+        """The same, with what it lacks of those that are kept."""
+        held = self._copies.positions(self._log.uuid)
+        there = max((number for number, one in enumerate(kept) if one.start in held), default=-1)
+        after = kept[there].start if there >= 0 else None
+        lost = deque(kept[there + 1 :])
+        if lost:
+            LOGGER.warning("Redis lacks %d commits of the log %s: they go there again", len(lost), self._log.uuid.hex)
+        while lost:
+            part = [lost.popleft() for _ in affordable(lost)]
+            if not self._copy([(one.start, pack_copy(one.start, list(map(pack, one.sheets)))) for one in part], after):
+                return False
+            after = part[-1].start
+        return self._copy(commits, after)
 
     def _drop(self, positions: list[int]) -> None:
         try:

@@ -47,7 +47,8 @@ class Remains:
         if self._warned != position:
             self._warned = position
             LOGGER.warning(
-                "of the log %s of a node that is gone, what follows position %d is not in Redis: it waits for the node",
+                "of the log %s of a node that is gone, Redis has something, but not what begins at position %d:"
+                " it waits for the node",
                 self.uuid.hex,
                 position,
             )
