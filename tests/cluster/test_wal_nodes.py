@@ -44,7 +44,7 @@ def node(database: str, redis_server: RedisServer, tmp_path: Path) -> Iterator[C
 
 def settings(database: str, redis: RedisServer, disk: Path, **more: Any) -> Config:
     found = config(database, redis)
-    return replace(found, cluster=replace(found.cluster, wal_dir=str(disk), **more))
+    return replace(found, cluster=replace(found.cluster, **{"wal_dir": str(disk)} | more))
 
 
 @pytest.fixture
@@ -169,6 +169,17 @@ def test_another_node_flushes_what_one_left_in_redis(node, stuck: set[str]) -> N
         with mqueue.Client(node("a").url) as client:
             client.publish("t", "3", durability="wal")
             assert drained(client, "t", 1) == [b"3"]
+
+
+def test_a_node_without_a_log_follows_one_that_has_one(node, stuck: set[str]) -> None:
+    first = node("a")
+    stuck.add("a")
+    with mqueue.Client(node(wal_dir=None).url) as other:
+        with mqueue.Client(first.url) as client:
+            client.publish_many("t", ["0", "1"], durability="wal")
+            client.publish("t", "2", durability="wal")
+        first.close()
+        assert drained(other, "t", 3) == [b"0", b"1", b"2"]
 
 
 def test_what_redis_forgets_it_gets_again_before_more_is_answered(node, stuck: set[str], redis_server) -> None:

@@ -50,7 +50,7 @@ from mqueue.cluster.topics import Topics
 from mqueue.cluster.wal.abroad import Abroad
 from mqueue.cluster.wal.copies import Copies
 from mqueue.cluster.wal.flush import Flush
-from mqueue.cluster.wal.wal import Wal
+from mqueue.cluster.wal.wal import Logs, opened
 from mqueue.heart.far import FAR_MS
 from mqueue.heart.heart import Heart
 from mqueue.log.postgres import frames, living, migrate, owning
@@ -143,8 +143,8 @@ class Estate:
         self._topics = Topics(self.holdings, self._homes, self.reader, self._errand)
         here = (self._arriving, self.holdings, self._homes, self._tenure)
         self._telling = Telling(*here, self.annex, poke, self.reader, self._errand)
-        self._wal: Wal | None = None
-        """The log of this node, if it has one."""
+        self._wal: Logs | None = None
+        """The log of this node, or who looks after those of others; neither without Redis."""
         self._tasks: set[asyncio.Future[None]] = set()
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._crossing = Crossing(self.loop)
@@ -245,8 +245,8 @@ class Estate:
             self._checked = True
             self._pulse.start()
         await self._look()
-        if self._plan.waiting.wal_dir is not None:
-            self._wal = self._open_wal(self._plan.waiting.wal_dir)
+        if self._plan.outpost.line.configured:
+            self._wal = self._open_wal()
             self.mouth.gate.intake = self._wal.intake
             self._begin_task(self._wal.run())
         self._joined = True
@@ -466,9 +466,9 @@ class Estate:
         self._telling.mouth = mouth
         return mouth
 
-    def _open_wal(self, directory: str) -> Wal:
-        return Wal(
-            os.path.join(directory, self.name),
+    def _open_wal(self) -> Logs:
+        return opened(
+            self._plan.waiting.place(self.name),
             Copies(self._plan.outpost.line, self.name),
             Flush(self._flushes, self.stamp, self._epoch_of, self.meters, self._abroad_log),
             self.mouth,

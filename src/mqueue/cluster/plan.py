@@ -41,6 +41,10 @@ class Waiting(Struct, frozen=True):
             return self
         return Waiting(self.length_max, self.bytes_max, os.path.join(self.wal_dir, cluster.hex))
 
+    def place(self, server: str) -> str | None:
+        """Where the logs for one server lie."""
+        return None if self.wal_dir is None else os.path.join(self.wal_dir, server)
+
 
 class Plan(Struct, frozen=True):
     """What is the same for all that a node does."""

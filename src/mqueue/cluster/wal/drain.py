@@ -25,15 +25,15 @@ LOGGER = logging.getLogger("mqueue.cluster")
 
 
 class Drain:
-    """`own` is the log that is being written now."""
+    """`place`: where our logs lie, and `own` the one that is being written now; None: there are none."""
 
-    def __init__(self, flush: Flush, copies: Copies, place: Place, own: UUID, meters: Meters) -> None:
+    def __init__(self, flush: Flush, copies: Copies, place: Place | None, own: UUID | None, meters: Meters) -> None:
         self._flush = flush
         self._copies = copies
         self._place = place
         self._own = own
         self._meters = meters
-        self._waiting: list[UUID] = [uuid for uuid in place.left() if uuid != own]
+        self._waiting: list[UUID] = [] if place is None else [uuid for uuid in place.left() if uuid != own]
         """Logs on our disk that were not looked at yet."""
         self._remains: dict[UUID, Remains] = {}
         """Logs that may have something left, in the order they were found."""
@@ -44,7 +44,7 @@ class Drain:
             listed = self._copies.listed()
         except Away:
             return
-        alive = {owner for owner, _, _ in owning.alive(self._flush.link)}
+        alive = {owner for owner, _, _ in owning.alive(self._flush.link)} if listed else set()
         for log in listed:
             if log.owner not in alive and log.uuid != self._own and log.uuid not in self._waiting:
                 self._remains.setdefault(log.uuid, Remains(log.uuid, self._copies))
@@ -70,7 +70,7 @@ class Drain:
         self._remains.clear()
 
     def _open(self) -> None:
-        while self._waiting:
+        while self._waiting and self._place is not None:
             uuid = self._waiting.pop(0)
             try:
                 self._remains[uuid] = OwnRemains(uuid, self._copies, self._place)

@@ -20,6 +20,7 @@ from mqueue.cluster.wal.copies import Copies
 from mqueue.cluster.wal.drain import Drain
 from mqueue.cluster.wal.flush import Flush
 from mqueue.cluster.wal.flusher import Flusher
+from mqueue.cluster.wal.following import Following
 from mqueue.cluster.wal.intake import Intake
 from mqueue.cluster.wal.nodelog import Place
 from mqueue.log.postgres import flushing
@@ -105,3 +106,24 @@ class Wal:
             self._copies.drop_before(uuid, _END)
             self._place.remove(uuid)
             flushing.forget(self._flush.link, uuid)
+
+
+Logs = Wal | Following
+"""What a node does about logs at one server."""
+
+
+def opened(
+    path: str | None,
+    copies: Copies,
+    flush: Flush,
+    publisher: Publisher,
+    meters: Meters,
+    now: Callable[[], int],
+    owner: Callable[[], UUID],
+    told: Callable[[list[Arrival]], Awaitable[None]],
+    told_late: Callable[[list[Arrival], set[int]], Awaitable[None]],
+) -> Logs:
+    """With a log of its own if there is a directory for it; else for those of others alone."""
+    if path is None:
+        return Following(copies, flush, publisher.breaker, meters, told_late)
+    return Wal(path, copies, flush, publisher, meters, now, owner, told, told_late)
