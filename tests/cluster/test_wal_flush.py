@@ -72,6 +72,10 @@ class Shard:
         commits = [(one.start, records.pack_copy(one.start, list(map(records.pack, one.sheets)))) for one in stretches]
         self.copies.put(log, owner, commits)
 
+    def steps(self, log: UUID) -> list[int]:
+        """How far each step went that the shard remembers of a log."""
+        return [to for (to,) in self.link.call("select to_pos from mqueue.flush_progress where wal = %b", (log,))]
+
     def stored(self) -> list[int]:
         """Ids of all frames, by partition and offset."""
         places = [(self.topic, partition, 0) for partition in (0, 1)]
@@ -183,6 +187,19 @@ def test_a_node_that_is_gone_is_flushed_from_redis_by_another(shard: Shard) -> N
     assert drained(drain) == 0
     assert shard.copies.listed() == []
     assert shard.stored() == ids(stretches)
+
+
+def test_of_a_log_that_somebody_else_may_have_only_its_end_is_remembered(shard: Shard) -> None:
+    log = uuid4()
+    owner, _ = owner_of(shard.link, 5, node=2)
+    end_session(shard.link, owner)
+    stretches = shard.stretches([1] * 200)
+    shard.copied(log, stretches, owner)
+    assert drained(shard.drain()) == 200
+    assert shard.steps(log) == [stretches[-1].stop]
+    shard.copied(log, stretches, owner)  # Redis was set back
+    assert drained(shard.drain()) == 0
+    assert shard.steps(log) == [stretches[-1].stop]
 
 
 def test_a_gap_in_redis_waits_for_the_disk(shard: Shard) -> None:

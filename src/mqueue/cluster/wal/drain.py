@@ -85,8 +85,10 @@ class Drain:
         if not stretches:
             if remains.finish(done):
                 del self._remains[remains.uuid]
-            if remains.gone:
-                flushing.forget(link, remains.uuid)
+                if remains.gone:
+                    flushing.forget(link, remains.uuid)
+                else:  # its node, or a Redis that is set back, may ask again
+                    flushing.forget_older(link, remains.uuid)
             return None
         places = self._flush.append(remains.uuid, stretches, once=True)
         return [] if places is None else self._arrivals(stretches, places)
