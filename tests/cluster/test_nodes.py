@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 import mqueue
-from mqueue.cluster import tenure
+from mqueue.cluster import estate, tenure
 from mqueue.cluster.arriving import Arriving
 from mqueue.cluster.telling import Telling
 from mqueue.config import Cluster, Config, Metrics, Secret
@@ -96,6 +96,20 @@ def test_who_waits_at_one_node_is_woken_by_another(node, monkeypatch) -> None:
         pass
 
     monkeypatch.setattr(Arriving, "follow", nothing)
+    with mqueue.Client(node().url) as first, mqueue.Client(node().url) as second:
+        with ThreadPoolExecutor(len(TOPICS)) as threads:
+            waiting = [threads.submit(first.receive, topic, wait="60s") for topic in TOPICS]
+            threading.Event().wait(3)  # not needed, but by then shares are settled and most of them wait
+            for topic in TOPICS:
+                second.publish(topic, topic)
+            found = [future.result(2 * PATIENCE_SECONDS) for future in waiting]
+        assert [[message.payload.decode() for message in messages] for messages in found] == [[t] for t in TOPICS]
+
+
+def test_who_waits_gets_what_was_long_on_its_way(node, monkeypatch) -> None:
+    """In the log of a node, say. It is no news when it is there, and nobody is told of it."""
+    monkeypatch.setattr(estate, "_NEWS_MS", -600_000)
+    monkeypatch.setattr(Telling, "tell", lambda telling, arrivals: asyncio.sleep(0))
     with mqueue.Client(node().url) as first, mqueue.Client(node().url) as second:
         with ThreadPoolExecutor(len(TOPICS)) as threads:
             waiting = [threads.submit(first.receive, topic, wait="60s") for topic in TOPICS]

@@ -6,6 +6,7 @@ Lives in the loop of the estate. Nothing depends on being told: what nobody told
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ from mqueue.model.errors import Error, Unavailable
 
 LOGGER = logging.getLogger("mqueue.cluster")
 _TAIL_FRAMES = 1_000
+_CLOSER_SECONDS = 5.0
+"""How often what is no news is looked for, for those who wait: it was long on its way, in the log of a node mostly."""
 
 
 class Arriving:
@@ -38,6 +41,7 @@ class Arriving:
         self._link = link
         self._errand = errand
         self._passed = passed
+        self._closer_at = 0.0
 
     def take(self, arrivals: list[Arrival]) -> None:
         """Frames are there: whoever delivers them takes them in. What does not follow is missed."""
@@ -81,6 +85,16 @@ class Arriving:
                 behind.append((topic, partition, start))
         await self._tail(behind)
 
+    async def look(self, news: list[tuple[int, int, int]], others: bool) -> None:
+        """The same now and then, with what is no news any more for those who wait. `others`: whether there are any."""
+        await self.follow(news)
+        now = time.monotonic()
+        if others and now >= self._closer_at:
+            self._closer_at = now + _CLOSER_SECONDS
+            places = [place for holding in self._holdings.values() for place in _awaited(holding)]
+            ends = await self._errand(frames.ends, self._link, places) if places else []
+            await self.follow([(*place, end) for place, end in zip(places, ends, strict=True)])
+
     async def catch_up(self, holding: Holding) -> None:
         """All that was appended to the topics of a virtual shard by now. Raises Unavailable if it is not ours: others
         may have appended elsewhere; or if it could not be taken in."""
@@ -122,3 +136,10 @@ def _behind(holding: Holding, places: list[tuple[int, int]], ends: list[int]) ->
 def _places(holding: Holding) -> list[tuple[int, int]]:
     topics = holding.store.state.topics.values()
     return [(topic.id, partition.number) for topic in topics for partition in topic.partitions]
+
+
+def _awaited(holding: Holding) -> list[tuple[int, int]]:
+    """The partitions that somebody waits for."""
+    with holding.gate.inside:
+        waited = holding.engine.waiters.keys() & holding.store.state.topics.keys()
+    return [place for place in _places(holding) if place[0] in waited]

@@ -328,7 +328,7 @@ class Estate:
         self._glances.believe(found.owners, found.away, found.begun)
         await self._tenure.settle(found)
         self._takeovers.again()
-        await self._arriving.follow(found.news)
+        await self._arriving.look(found.news, self._tenure.others)
         await self._topics.look(self.mouth)
 
     def _since(self) -> int:
