@@ -31,6 +31,8 @@ from tests.cluster.faults.history import (
     Settle,
     Topic,
 )
+from tests.cluster.faults.run import Outcome, measure
+from tests.cluster.faults.scene import Disturbance
 
 TOPICS = [Topic("plain", PLAIN, 0), Topic("keyed", KEYED, 0), Topic("once", ONCE, 1)]
 NODE = "http://node"
@@ -341,3 +343,23 @@ def test_the_longest_silence_counts_from_and_to_the_bounds() -> None:
     assert measures.longest_gap(calls, 0, 7) == 4
     assert measures.longest_gap(calls, 5, 20) == 14
     assert measures.longest_gap([], 5, 20) == 15
+
+
+@pytest.mark.parametrize(
+    ("disturbance", "slow"),
+    [
+        (Disturbance(1.6, 2.0, []), ""),
+        (Disturbance(1.6, 9.0, []), "nothing was published for 7.4 s"),
+        (Disturbance(1.6, 9.0, [], silent=TOPICS), ""),
+        (Disturbance(1.6, 9.0, [], general=True), ""),
+        (Disturbance(2.0, 3.0, TOPICS[1:2], whole=2.0, in_time=8.0), "delivered again after 8.1 s"),
+        (Disturbance(2.0, 3.0, TOPICS[1:2], whole=2.0, in_time=9.0), ""),
+        (Disturbance(2.0, 3.0, TOPICS[1:2], whole=50.0, in_time=9.0), "delivered again after inf s"),
+        (Disturbance(2.0, 3.0, [], complaints=["it stood still"]), "it stood still"),
+    ],
+)
+def test_what_takes_too_long_is_told(disturbance: Disturbance, slow: str) -> None:
+    """Of the story something is published until 1.5, and the keyed are received from 10 on."""
+    outcome = Outcome("fault", 0)
+    measure(outcome, History(TOPICS, story().calls), disturbance, 0.0)
+    assert [told.split(";")[0] for told in outcome.slow] == ([slow] if slow else [])

@@ -18,6 +18,8 @@ from tests.cluster.faults.stage import Stage, make_topics
 
 DRAIN_SECONDS_MAX = 180.0
 AFTER_SECONDS = 2.0
+SILENCE_SECONDS_MAX = 6.0
+"""Whoever publishes gives up a node that stands still after three, and at worst all of them wait for one at a time."""
 
 
 class Outcome(Struct):
@@ -91,7 +93,7 @@ def run(
         load.stop()
         history.save(stage.place / f"{namespace}.jsonl")
         caller.close()
-    _measure(outcome, history, disturbance, begun)
+    measure(outcome, history, disturbance, begun)
     return outcome
 
 
@@ -101,7 +103,8 @@ def _reach(load: Load, messages: int) -> None:
     assert reached, f"{history.published} of {messages} messages were published in {DRAIN_SECONDS_MAX:g} seconds"
 
 
-def _measure(outcome: Outcome, history: History, disturbance: Disturbance, begun: float) -> None:
+def measure(outcome: Outcome, history: History, disturbance: Disturbance, begun: float) -> None:
+    """How long it took, and what took too long."""
     since, until = disturbance.since, disturbance.until
     outcome.messages = history.published
     outcome.slow += disturbance.complaints
@@ -128,5 +131,7 @@ def _measure(outcome: Outcome, history: History, disturbance: Disturbance, begun
     outcome.rates = measures.rate(history, others, begun, since), measures.rate(history, others, since, until)
     if 0 < disturbance.in_time < outcome.back:
         outcome.slow.append(f"delivered again after {outcome.back:.1f} s; {disturbance.in_time:g} s are allowed")
+    if open_topics and outcome.silence > SILENCE_SECONDS_MAX:
+        outcome.slow.append(f"nothing was published for {outcome.silence:.1f} s; {SILENCE_SECONDS_MAX:g} s are allowed")
     if blamed:
         outcome.slow.append(f"{len(blamed)} calls on other topics failed, such as {blamed[0]!r:.300}")
