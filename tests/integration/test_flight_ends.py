@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,8 +18,10 @@ from msgspec.structs import replace
 from pyarrow import flight
 
 import mqueue
+from mqueue.broker.aio import AsyncBroker
 from mqueue.config import Data
-from mqueue.server.flight import exchanging
+from mqueue.server.flight import exchanging, face
+from mqueue.server.flight.connections import cut
 from mqueue.testing import ManualClock
 from mqueue.testing.server import RunningServer
 from tests.integration.flying import DEADLINE_SECONDS, PAYLOAD, Flying, batch, described, numbered, with_flight
@@ -194,6 +199,52 @@ def test_a_server_that_stops_ends_all_streams(tmp_path: Path, memory: bool) -> N
         with mqueue.Broker(tmp_path / "data") as q:
             assert q.stats("t").groups["default"].leased == 0
             assert [m.payload for m in q.scan("t")] == [*numbered(10), b"x"]
+
+
+def test_what_outlasts_a_stop_is_finished_and_keeps_no_file_open(tmp_path: Path, monkeypatch) -> None:
+    """A store that stands still for longer than the patience of a stop: callers are cut off, again and again."""
+    begun, moves, passes = threading.Event(), asyncio.Event(), list[int]()
+
+    async def slow(self: AsyncBroker, *given: object, **more: object) -> object:
+        begun.set()
+        await moves.wait()
+        return await publish(self, *given, **more)
+
+    def counted(port: int) -> None:
+        passes.append(len(os.listdir("/dev/fd")))
+        cut(port)
+        if len(passes) == 5:
+            moves.set()
+
+    publish: Any = AsyncBroker.publish_arrow
+    monkeypatch.setattr(AsyncBroker, "publish_arrow", slow)
+    monkeypatch.setattr(face, "cut", counted)
+    config = replace(with_flight(), data=Data(dir=str(tmp_path / "data")))
+    server = RunningServer(replace(config, server=replace(config.server, drain_timeout_ms=0)), memory=False)
+    writer, _ = Flying(server).client.do_put(described("t"), PAYLOAD)
+    writer.write_batch(batch(b"1"))
+    assert begun.wait(DEADLINE_SECONDS)
+    server.close()
+    assert max(passes) <= passes[0]
+    with pytest.raises(flight.FlightUnavailableError):
+        writer.close()
+    with mqueue.Broker(tmp_path / "data") as q:
+        assert [m.payload for m in q.scan("t")] == [b"1"]
+
+
+def test_a_face_that_fails_to_close_keeps_no_directory(tmp_path: Path, monkeypatch) -> None:
+    async def fails(self: face.FlightFace) -> None:
+        await close(self)
+        raise OSError("out of file descriptors")
+
+    close = face.FlightFace.close
+    monkeypatch.setattr(face.FlightFace, "close", fails)
+    server = RunningServer(replace(with_flight(), data=Data(dir=str(tmp_path / "data"))), memory=False)
+    Flying(server).put("t", batch(b"1"))
+    with pytest.raises(OSError, match="out of file descriptors"):
+        server.close()
+    with mqueue.Broker(tmp_path / "data") as q:
+        assert [m.payload for m in q.scan("t")] == [b"1"]
 
 
 def test_a_reader_that_does_not_read_holds_up_no_stop() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import traceback
 from base64 import b64encode
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from pyarrow import flight
@@ -85,6 +88,18 @@ def test_cut_ends_the_connections_of_a_port_and_no_others() -> None:
             pass  # it still listens
         for each in (*pair, *lines, *accepted):
             each.close()
+
+
+def test_cut_keeps_no_file_open(tmp_path: Path) -> None:
+    def count() -> int:
+        return len(os.listdir("/dev/fd"))
+
+    with ExitStack() as files:
+        for number in range(10):
+            files.enter_context((tmp_path / str(number)).open("w"))
+        before = count()
+        cut(9)
+        assert count() == before
 
 
 def test_a_port_that_is_taken_is_found_out() -> None:

@@ -101,7 +101,13 @@ class Serving:
         if self._service is not None:
             self._service.stopping.set()
             await self._service.end_errands()
-        await self._faces.close()
+        try:
+            await self._faces.close()
+        finally:  # what a face could not end keeps nobody's leases and locks
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """The second half of a stop: nobody asks any more but by HTTP."""
         if self._sampler is not None:
             await self._sampler.close()
         if self._node is not None:

@@ -14,10 +14,20 @@ from contextlib import suppress
 def cut(port: int) -> None:
     """End every connection that was accepted on a port of this process."""
     for name in os.listdir("/dev/fd"):
-        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as line:
+        with suppress(OSError), _second(int(name)) as line:
             if line.family in (socket.AF_INET, socket.AF_INET6) and line.getsockname()[1] == port:
                 line.getpeername()  # raises: this one listens
                 line.shutdown(socket.SHUT_RDWR)
+
+
+def _second(number: int) -> socket.socket:
+    """Another hold on an open file. Raises OSError if that is no socket, or is not there any more."""
+    copy = os.dup(number)
+    try:
+        return socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        raise
 
 
 def check_free(host: str, port: int) -> None:
