@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,37 @@ def test_what_a_consumer_leaves_goes_to_others(server, how: str) -> None:
         stream.cancel() if how == "cancelled" else stream.__exit__()
     assert taken(server, 7) == [(each, 1) for each in numbered(7, 3)]
     check_no_threads()
+
+
+@pytest.mark.parametrize("how", ["cancelled", "stopped"])
+def test_more_waits_than_commands_that_are_read_are_no_reason_to_stay(tmp_path: Path, monkeypatch, how: str) -> None:
+    """Nothing more is read of such a stream, and by this clock the waits never end."""
+    unread, read = threading.Event(), count()
+
+    def noted(reader: flight.MetadataRecordBatchReader) -> bytes | None:
+        metadata = _next(reader)
+        if next(read) == 1 + exchanging.COMMANDS_MAX:
+            unread.set()
+        return metadata
+
+    _next = exchanging._next
+    monkeypatch.setattr(exchanging, "_next", noted)
+    config = replace(with_flight(), data=Data(dir=str(tmp_path / "data")))
+    with RunningServer(config, ManualClock(), memory=False) as server:
+        f = Flying(server)
+        f.put("t", batch(b"1"))
+        stream = f.exchange("t")
+        stream.receive()
+        for _ in range(exchanging.COMMANDS_MAX + 6):
+            stream.tell(receive={"wait": "60s"})
+        assert unread.wait(DEADLINE_SECONDS)
+        if how == "cancelled":
+            stream.cancel()
+            assert taken(server, 1) == [(b"1", 1)]
+    check_no_threads()
+    if how == "stopped":
+        with mqueue.Broker(tmp_path / "data") as q:
+            assert q.stats("t").groups["default"].leased == 0
 
 
 def test_pushed_messages_go_to_others_as_well(server) -> None:

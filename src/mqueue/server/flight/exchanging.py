@@ -33,7 +33,7 @@ from mqueue.model.errors import Backpressure, Error, LeaseLost, Refused
 from mqueue.model.limits import MIB, RECEIVE_LIMIT_MAX
 from mqueue.model.times import Duration, duration_ms
 from mqueue.server.flight.asked import Consume, parsed
-from mqueue.server.flight.bridge import Bridge
+from mqueue.server.flight.bridge import LOOK_SECONDS, Bridge
 from mqueue.server.flight.commands import Answer, Command, Given, Receive, Settle, Settled
 from mqueue.server.flight.door import Caller
 from mqueue.server.flight.statuses import body_of, error_of
@@ -101,7 +101,12 @@ class Exchange:
 
     # In a thread of gRPC
 
-    def run(self, reader: flight.MetadataRecordBatchReader, writer: flight.MetadataRecordBatchWriter) -> None:
+    def run(
+        self,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+        gone: Callable[[], bool],
+    ) -> None:
         """Until the consumer ends the stream, or leaves."""
         writer.begin(SCHEMA)
         writing = threading.Thread(target=self._write, args=(writer,), name="mqueue-flight-writer", daemon=True)
@@ -109,13 +114,19 @@ class Exchange:
         try:
             if self._asked.prefetch is not None:
                 self._bridge.loop.call_soon_threadsafe(self._start, self._push(self._asked.prefetch), self._receiving)
-            while (metadata := _next(reader)) is not None:
-                self._slots.acquire()
+            while (metadata := _next(reader)) is not None and self._has_slot(gone):
                 self._bridge.loop.call_soon_threadsafe(self._take, metadata)
         finally:
             self._bridge.run(self._end())
             self._parcels.put(None)
             writing.join()
+
+    def _has_slot(self, gone: Callable[[], bool]) -> bool:
+        """Wait until one more command may be unanswered; False: the consumer has left. Who reads would notice that."""
+        while not self._slots.acquire(timeout=LOOK_SECONDS):
+            if gone():
+                return False
+        return True
 
     def _write(self, writer: flight.MetadataRecordBatchWriter) -> None:
         """In a thread of its own. Once the consumer is gone the rest is thrown away."""

@@ -118,7 +118,7 @@ class Server(flight.FlightServerBase):  # type: ignore[misc]
             caller.demand("do_exchange", "receive", asked.namespace, asked.topic)
             return Exchange(self._bridge, self._footing.broker(asked.namespace), caller, asked)
 
-        self._asked(context, exchange).run(reader, writer)
+        self._asked(context, exchange).run(reader, writer, context.is_cancelled)
 
     @told
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
