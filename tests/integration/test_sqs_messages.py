@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import mqueue
+from mqueue.server.http.sqs import receiving
 from mqueue.testing import ManualClock
 from mqueue.testing.server import RunningServer
 from tests.integration.asking import Asking
@@ -107,6 +108,29 @@ def test_attributes_named_like_our_headers_are_attributes(sqs: Any, queue: Queue
     [message] = dead.receive(MessageAttributeNames=["x-*", "x-error", "x-origin-topic", "content-type"])
     assert message["MessageAttributes"] == given
     assert message["Attributes"]["DeadLetterQueueSourceArn"] == queue.arn
+
+
+@pytest.mark.parametrize("types", [b'{"a":"\xff"}', b"\xff", '{"a":7}', '["a"]', "[" * 5000])
+def test_types_that_somebody_else_wrote_are_none(server: RunningServer, queue: Queue, types: str | bytes) -> None:
+    queue.send("before")
+    with mqueue.Client(server.url) as q:
+        q.publish(queue.url.rpartition("/")[2], b"x", headers={"sqs:types": types, "a": "b"})
+    queue.send("after")
+    messages = queue.receive(MessageAttributeNames=["All"])
+    assert [message["Body"] for message in messages] == ["before", "x", "after"]
+    assert messages[1]["MessageAttributes"] == {"a": {"DataType": "String", "StringValue": "b"}}
+
+
+def test_what_cannot_be_shown_goes_to_others(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(payload: bytes) -> str:
+        raise ArithmeticError(payload)
+
+    queue.send("x")
+    with monkeypatch.context() as broken, refused("ServiceUnavailable"):
+        broken.setattr(receiving, "md5", fails)
+        queue.receive()
+    [message] = queue.receive()
+    assert message["Attributes"]["ApproximateReceiveCount"] == "1"
 
 
 def test_a_call_to_the_url_of_the_queue(server: RunningServer, queue: Queue) -> None:

@@ -60,13 +60,23 @@ async def receive(call: Call, asked: wire.ReceiveIn) -> Answer:
         raise Fault("InvalidAttributeName", f"unknown attribute {unknown[0]!r:.80}")
     begin(call.service, queue.place, list(queue.traits.far_sources))
     handed = await take(call, remote.receive, wanted) or []
+    try:
+        return await _answer(call, asked, queue, system, handed)
+    except BaseException:
+        await remote.give_back(call.behind, [lease.token for lease in handed])
+        raise
+
+
+async def _answer(
+    call: Call, asked: wire.ReceiveIn, queue: Queue, system: set[str], handed: Sequence[remote.Handed]
+) -> Answer:
     shown = _Shown(call, queue.place, system, asked.message_attribute_names)
     out = [shown.message(lease.token, message) for lease in handed for message in lease.messages]
     body = _ENCODER.encode(wire.ReceivedManyOut(out))
     if _hides_nothing(queue, asked):
         for lease in handed:
             await remote.settle(call.behind, "nack", lease.token, wait=0)
-        handed = []
+        handed = ()
     leases = tuple(("x-mqueue-lease", lease.token) for lease in handed)
     return for_taker(call, Answer(200, body, KIND, (*request_id(), *leases)), handed)
 
@@ -160,7 +170,7 @@ def _types(noted: str | bytes | None) -> dict[str, str]:
         return {}
     try:
         return _TYPES.decode(noted)
-    except msgspec.MsgspecError:  # somebody else wrote it
+    except (msgspec.MsgspecError, UnicodeDecodeError):  # somebody else wrote it
         return {}
 
 
