@@ -18,7 +18,7 @@ from mqueue.config import Cluster, Data, Metrics, Secret
 from mqueue.model.limits import Limits
 from mqueue.testing import PostgresServer
 from mqueue.testing.server import RunningServer
-from tests.integration.flying import PAYLOAD, Flying, batch, numbered, with_flight
+from tests.integration.flying import PAYLOAD, Flying, batch, described, numbered, with_flight
 
 _NUMBERS = count()
 
@@ -79,6 +79,18 @@ def test_batches_sent_ahead(f, q, topic: str) -> None:
         receipts = [json.loads(reader.read().to_pybytes()) for _ in range(8)]
     assert [each["batch"] for each in receipts] == list(range(8))
     assert [m.payload for m in q.scan(topic)] == numbered(80)
+
+
+def test_receipts_of_what_was_sent_ahead_wait_for_nothing_more(f, q, topic: str) -> None:
+    bad = pa.record_batch({"payload": pa.array([None], pa.binary())})
+    writer, reader = f.client.do_put(described({"topic": topic, "ahead": 8}), PAYLOAD, f.options)
+    for number in range(3):
+        writer.write_batch(batch(*numbered(10, 10 * number)))
+    assert [json.loads(reader.read().to_pybytes())["batch"] for _ in range(3)] == [0, 1, 2]
+    writer.write_batch(bad)
+    with pytest.raises(pa.ArrowInvalid, match=r"^bad_frame: batch 3: "):
+        writer.close()
+    assert [m.payload for m in q.scan(topic)] == numbered(30)
 
 
 def test_one_receipt_at_the_end_or_a_table_for_each(f, q, topic: str) -> None:

@@ -2,15 +2,17 @@
 
 A batch is read when the one before it has its receipt. Whoever sends `ahead` says so: then so many are handed in
 before the receipt of the first is waited for, and one stream keeps the disk busy. Calls to a broker elsewhere would
-overtake each other; there each waits for the one before all the same. The first batch that is refused ends the stream.
-Those behind it that were handed in already are published or not, and have a receipt if they are.
+overtake each other; there each waits for the one before all the same. The first batch that is refused ends the stream,
+as soon as nothing more is being read. Those behind it that were handed in already are published or not, and have a
+receipt if they are.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import threading
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
+from queue import SimpleQueue
 
 import msgspec
 import pyarrow as pa
@@ -60,22 +62,51 @@ class Publishing:
             raise Refused(f"ahead {asked.ahead}; it takes 0 to {AHEAD_MAX}", code="bad_limit")
         self._ahead = asked.ahead if is_here(broker) else 0
         self._refused = False
+        self._failure: Exception | None = None
+        """The first thing that went wrong with a batch that was sent ahead."""
         self._sum = Sum()
 
     def run(self, reader: flight.MetadataRecordBatchReader, writer: flight.FlightMetadataWriter) -> None:
         """Until the caller has sent all, or one is refused. In a thread of gRPC."""
-        pending: deque[Future[Sequence[Receipt]]] = deque()
-        try:
+        if self._ahead:
+            self._run_ahead(reader, writer)
+        else:
             while (batch := self._next(reader)) is not None:
-                pending.append(self._bridge.begin(self._publish(batch)))
-                while pending and (len(pending) > self._ahead or pending[0].done()):
-                    self._tell(pending.popleft(), writer)
-        finally:
-            failure = self._rest(pending, writer)
-        if failure is not None:
-            raise failure
+                self._tell(self._bridge.begin(self._publish(batch)), writer)
         if self._asked.receipts == "end":
             _write(writer, _ENCODER.encode(self._sum))
+
+    def _run_ahead(self, reader: flight.MetadataRecordBatchReader, writer: flight.FlightMetadataWriter) -> None:
+        """A thread of ours writes the receipts as they come, also while the caller sends nothing."""
+        pending: SimpleQueue[Future[Sequence[Receipt]] | None] = SimpleQueue()
+        room = threading.Semaphore(self._ahead)
+        telling = threading.Thread(
+            target=self._tell_all, args=(pending, room, writer), name="mqueue-flight-receipts", daemon=True
+        )
+        telling.start()
+        try:
+            while self._failure is None and (batch := self._next(reader)) is not None:
+                pending.put(self._bridge.begin(self._publish(batch)))
+                room.acquire()
+        finally:
+            pending.put(None)
+            telling.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _tell_all(
+        self,
+        pending: SimpleQueue[Future[Sequence[Receipt]] | None],
+        room: threading.Semaphore,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        """Also of what comes behind one that was refused: it was handed in, and may be published."""
+        while (begun := pending.get()) is not None:
+            try:
+                self._tell(begun, writer)
+            except Exception as error:
+                self._failure = self._failure or error
+            room.release()
 
     def _next(self, reader: flight.MetadataRecordBatchReader) -> pa.RecordBatch | None:
         while True:
@@ -115,18 +146,6 @@ class Publishing:
             _write(writer, receipt_stream(receipts))
         elif self._asked.receipts == "each":
             _write(writer, _ENCODER.encode(_taken(number, receipts)))
-
-    def _rest(
-        self, pending: deque[Future[Sequence[Receipt]]], writer: flight.FlightMetadataWriter
-    ) -> BaseException | None:
-        """Tell of what was handed in; the first thing that went wrong with it."""
-        failure: BaseException | None = None
-        while pending:
-            try:
-                self._tell(pending.popleft(), writer)
-            except Exception as error:
-                failure = failure or error
-        return failure
 
 
 def _write(writer: flight.FlightMetadataWriter, metadata: bytes) -> None:
