@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import traceback
 from base64 import b64encode
-from contextlib import ExitStack
+from concurrent.futures import Future
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from pyarrow import flight
 
 from mqueue.model import errors
 from mqueue.server.flight import door
+from mqueue.server.flight.bridge import Bridge
 from mqueue.server.flight.connections import check_free, cut
 from mqueue.server.flight.statuses import Untraced, status_of
 
@@ -73,6 +76,31 @@ def test_nobody_can_write_the_traceback_of_what_clients_are_told() -> None:
     assert isinstance(status, Untraced)
     with pytest.raises(AttributeError):
         traceback.format_exception(type(status), status, None)
+
+
+class Late(Future[str]):
+    """Of work that ends between a look at it that timed out and the next."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        super().__init__()
+        self._failure = failure
+
+    def result(self, timeout: float | None = None) -> str:
+        if self.done():
+            return super().result(timeout)
+        if self._failure is None:
+            self.set_result("published")
+        else:
+            self.set_exception(self._failure)
+        raise TimeoutError
+
+
+def test_what_ends_just_after_a_look_has_ended() -> None:
+    with closing(asyncio.new_event_loop()) as loop:
+        bridge = Bridge(loop)
+        assert bridge.end(Late()) == "published"
+        with pytest.raises(TimeoutError, match="its own"):
+            bridge.end(Late(TimeoutError("its own")))
 
 
 def test_cut_ends_the_connections_of_a_port_and_no_others() -> None:

@@ -42,6 +42,6 @@ class Bridge:
                 return begun.result(LOOK_SECONDS)
             except TimeoutError:
                 if begun.done():
-                    raise  # it was its own
+                    return begun.result()  # it raised that itself, or has ended since
                 if gone is not None and gone():
                     begun.cancel()

@@ -117,9 +117,11 @@ class Exchange:
             while (metadata := _next(reader)) is not None and self._has_slot(gone):
                 self._bridge.loop.call_soon_threadsafe(self._take, metadata)
         finally:
-            self._bridge.run(self._end())
-            self._parcels.put(None)
-            writing.join()
+            try:
+                self._bridge.run(self._end())
+            finally:
+                self._parcels.put(None)
+                writing.join()
 
     def _has_slot(self, gone: Callable[[], bool]) -> bool:
         """Wait until one more command may be unanswered; False: the consumer has left. Who reads would notice that."""
