@@ -298,6 +298,16 @@ def test_commands_that_are_refused(f, topic: str, command: dict[str, Any], code:
         assert stream.receive()[1] == [b"1"]
 
 
+@pytest.mark.parametrize("visibility", ["forever", -1, 1e300])
+def test_visibilities_that_are_refused(f, topic: str, visibility: Any) -> None:
+    f.put(topic, batch(b"1"))
+    with f.exchange(topic) as stream:
+        lease, _ = stream.receive()
+        error = stream.ask(extend={"lease": lease, "visibility": visibility})["error"]
+        assert (error["code"], error["message"].partition(" ")[0]) == ("bad_time", "visibility")
+        assert stream.ask(ack={"lease": lease})["ack"]["settled"] == 1
+
+
 def test_ids_that_are_refused(f, topic: str) -> None:
     f.put(topic, batch(b"1"))
     with f.exchange(topic) as stream:
@@ -346,6 +356,8 @@ def test_actions_are_listed(f) -> None:
         ("stats", {"topic": "nobody"}, pa.ArrowKeyError, "not_found"),
         ("stats", {"topic": "a b"}, pa.ArrowInvalid, "bad_name"),
         ("configure", {"topic": "t", "settings": {"colour": "red"}}, pa.ArrowInvalid, "bad_setting"),
+        ("configure", {"topic": "t", "settings": {"topic": "x"}}, pa.ArrowInvalid, "bad_setting"),
+        ("configure", {"topic": "t", "settings": {"self": "x"}}, pa.ArrowInvalid, "bad_setting"),
         ("trace", {"id": "seven"}, pa.ArrowInvalid, "bad_id"),
         ("trace", {"id": "7"}, pa.ArrowKeyError, "not_found"),
     ],

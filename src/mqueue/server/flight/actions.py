@@ -16,6 +16,7 @@ from msgspec.structs import asdict
 from mqueue.broker.aio import AsyncBroker
 from mqueue.model.errors import NotFound, Refused
 from mqueue.model.names import check_name
+from mqueue.model.settings import check_values
 from mqueue.model.times import instant_ms, to_datetime
 from mqueue.server.faces import Footing
 from mqueue.server.flight.asked import Asked, parsed, placed
@@ -164,6 +165,7 @@ async def _settings(broker: AsyncBroker, asked: Asked) -> object:
 
 
 async def _configure(broker: AsyncBroker, asked: Configure) -> object:
+    check_values(asked.settings)  # before they are names of arguments
     return _shown(asked, await broker.configure(asked.topic, **asked.settings))
 
 

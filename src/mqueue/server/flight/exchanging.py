@@ -247,6 +247,7 @@ class Exchange:
         return Given(lease.token, len(lease), lease.remaining_ms), batch
 
     async def _settle(self, verb: str, asked: Settle) -> Settled:
+        visibility_ms = None if asked.visibility is None else duration_ms(asked.visibility, "visibility")
         held = self._held.get(asked.lease)
         if held is None:
             raise LeaseLost(f"cannot {verb}: this stream holds no lease {asked.lease!r:.80}")
@@ -259,8 +260,8 @@ class Exchange:
             raise
         if verb != "extend":
             self._note(asked.lease, held, ids)
-        elif asked.visibility is not None:
-            until = self._caller.footing.clock.now() + duration_ms(asked.visibility, "visibility")
+        elif visibility_ms is not None:
+            until = self._caller.footing.clock.now() + visibility_ms
             held.until = until if ids is None else max(held.until, until)
         return Settled(done.settled, list(map(str, done.lost)))
 
