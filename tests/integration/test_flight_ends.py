@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pyarrow as pa
@@ -130,17 +131,47 @@ def test_pushed_messages_go_to_others_as_well(server) -> None:
     assert taken(server, 10) == [(each, 1) for each in numbered(10)]
 
 
-def test_a_lease_that_ran_out_makes_room(server) -> None:
+def test_a_lease_that_ran_out_makes_room_for_who_has_said_something(server) -> None:
     f = Flying(server)
     f.put("t", batch(b"1", b"2"))
     with f.exchange({"topic": "t", "prefetch": 1, "limit": 1, "visibility": "10ms"}) as stream:
-        first, second = stream.next(), stream.next()
+        first = stream.next()
+        told = [stream.ask(ack={"lease": "ff"}), stream.next()]  # the second batch may come before the answer
+        [second] = [answer for answer in told if answer["batch"] is not None]
         assert [answer["batch"]["payload"].to_pylist() for answer in (first, second)] == [[b"1"], [b"1"]]
         assert second["batch"]["attempt"].to_pylist() == [2]
         lost = stream.ask(ack={"lease": first["receive"]["lease"]})
         while "error" not in lost:  # more is pushed meanwhile
             lost = stream.next()
         assert lost["error"]["code"] == "lease_lost"
+
+
+@pytest.mark.parametrize("prefetch", [3, 10], ids=["full", "waiting for more"])
+def test_who_says_nothing_uses_up_one_attempt(monkeypatch, prefetch: int) -> None:
+    """Until it does: then it is sent more."""
+    looks: SimpleQueue[None] = SimpleQueue()
+
+    def looked(self: exchanging.Exchange) -> tuple[int, int]:
+        looks.put(None)
+        return unsettled(self)
+
+    unsettled = exchanging.Exchange._unsettled
+    clock = ManualClock()
+    with RunningServer(with_flight(), clock) as server, mqueue.Client(server.url) as q:
+        f = Flying(server)
+        f.put("t", batch(*numbered(3)))
+        with f.exchange({"topic": "t", "prefetch": prefetch, "visibility": "10s"}) as stream:
+            lease = stream.next()["receive"]["lease"]
+            monkeypatch.setattr(exchanging.Exchange, "_unsettled", looked)
+            clock.advance("11s")
+            for _ in range(6):
+                looks.get(timeout=DEADLINE_SECONDS)
+            group = q.stats("t").groups["default"]
+            assert (group.ready, group.leased) == (3, 0)
+            told = [stream.ask(ack={"lease": lease}), stream.next()]
+            [again] = [answer["batch"] for answer in told if answer["batch"] is not None]
+            assert again["attempt"].to_pylist() == [2, 2, 2]
+            assert [each["error"]["code"] for each in told if "error" in each] == ["lease_lost"]
 
 
 def test_leases_that_ran_out_are_forgotten(monkeypatch) -> None:

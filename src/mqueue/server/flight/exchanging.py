@@ -68,6 +68,8 @@ class Held(Struct):
     """Nothing of it is held for longer than this."""
     size: int
     """In bytes."""
+    heard: int
+    """How many commands had come when it was handed out."""
     ids: set[int] | None = None
     """Those, once they are told apart."""
 
@@ -98,6 +100,10 @@ class Exchange:
         self._held: dict[str, Held] = {}
         """By token."""
         self._room = asyncio.Event()
+        self._heard = 0
+        """How many commands have come."""
+        self._unheard = -1
+        """How many had come when the last lease was handed out whose time is over."""
 
     # In a thread of gRPC
 
@@ -149,6 +155,9 @@ class Exchange:
 
     def _take(self, metadata: bytes) -> None:
         """Begin with a command."""
+        if self._is_silent():
+            self._room.set()
+        self._heard += 1
         command = Command()
         try:
             command = parsed(metadata, Command, "command")
@@ -199,15 +208,20 @@ class Exchange:
             await self._send(Answer(receive=given, seq=seq), batch)
 
     async def _push(self, prefetch: int) -> None:
-        """Messages as they come, never more than `prefetch` of them unsettled."""
+        """Messages as they come, never more than `prefetch` of them unsettled; none to who is silent."""
         while True:
             self._room.clear()
             try:
                 count, size = self._unsettled()
                 spare = prefetch - count
-                if spare > 0 and size < UNSETTLED_BYTES_MAX:
+                if spare > 0 and size < UNSETTLED_BYTES_MAX and not self._is_silent():
                     given, batch = await self._lease(min(spare, self._asked.limit), PUSH_WAIT_SECONDS)
-                    if batch is not None:
+                    self._unsettled()
+                    held = self._held.get(given.lease or "")
+                    if held is not None and self._is_silent():  # what ran out meanwhile came here again
+                        await _release(held.lease)
+                        self._note(held.lease.token, held, None)
+                    elif batch is not None:
                         await self._send(Answer(receive=given), batch)
                     continue
             except Exception as error:
@@ -223,8 +237,13 @@ class Exchange:
         """Messages that are held, and the bytes of their leases. A lease whose time is over is forgotten."""
         now = self._caller.footing.clock.now()
         for token in [token for token, held in self._held.items() if held.until <= now]:
-            del self._held[token]
+            self._unheard = max(self._unheard, self._held.pop(token).heard)
         return sum(held.left for held in self._held.values()), sum(held.size for held in self._held.values())
+
+    def _is_silent(self) -> bool:
+        """Whether a lease ran out and nothing was heard since it was handed out: then nobody may be there, and what is
+        pushed would only use up its attempts."""
+        return self._unheard == self._heard
 
     async def _lease(self, limit: int, wait: Duration | None) -> tuple[Given, pa.RecordBatch | None]:
         """What there is, or comes within `wait`. Who is cancelled meanwhile gives it back."""
@@ -241,7 +260,7 @@ class Exchange:
         if not len(lease):
             return Given(), None
         now, table = self._caller.footing.clock.now(), lease.table
-        self._held[lease.token] = Held(lease, len(lease), now + lease.remaining_ms, table.nbytes)
+        self._held[lease.token] = Held(lease, len(lease), now + lease.remaining_ms, table.nbytes, self._heard)
         batches = table.to_batches()
         batch = batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
         return Given(lease.token, len(lease), lease.remaining_ms), batch
