@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import mqueue
+from mqueue.model.limits import LABELS_MAX
 from mqueue.testing import ManualClock
 from mqueue.testing.server import RunningServer
 from tests.cluster.patience import wait_until
@@ -229,6 +230,19 @@ def test_a_dead_letter_queue_knows_its_sources(sqs: Any) -> None:
     others[0].set(RedrivePolicy="")
     sqs.delete_queue(QueueUrl=others[1].url)
     assert sqs.list_dead_letter_source_queues(QueueUrl=dead.url)["queueUrls"] == [others[2].url]
+
+
+def test_a_dead_letter_queue_has_room_for_so_many_sources(sqs: Any, server: RunningServer) -> None:
+    dead, last, one_more = fresh(sqs), fresh(sqs), fresh(sqs)
+    name = dead.url.rpartition("/")[2]
+    with mqueue.Client(server.url) as q:
+        there = len(q.settings(name)["labels"])
+        q.configure(name, labels={f"note-{number}": "" for number in range(LABELS_MAX - there - 1)})
+    last.bury_in(dead, 3)
+    with refused("InvalidParameterValue") as caught:
+        one_more.bury_in(dead, 3)
+    assert "takes no more dead" in str(caught.value)
+    last.bury_in(dead, 4)
 
 
 def test_whose_dead_may_lie_here(sqs: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from mqueue.broker.aio import AsyncBroker
 from mqueue.model.errors import NotFound, Refused
+from mqueue.model.limits import LABELS_MAX
 from mqueue.server.http.call import Call
 from mqueue.server.http.sqs import attributes as attr
 from mqueue.server.http.sqs.carrying import FAR, SOURCE, carry, far_sources
@@ -147,6 +148,11 @@ async def _redirect(call: Call, place: Place, known: dict[str, Any] | None, sett
         allowed = there["labels"].get(f"{attr.LABEL}RedriveAllowPolicy")
         if allowed is not None and not read_allowed(allowed).allows(place):
             raise Fault("InvalidParameterValue", f"the RedriveAllowPolicy of {target.arn} does not allow {place.arn}")
+        if len(there["labels"].keys() | {SOURCE + place.name}) > LABELS_MAX:
+            raise Fault(
+                "InvalidParameterValue",
+                f"{target.arn} takes no more dead: {LABELS_MAX} labels are allowed, and it has them",
+            )
         await calls.configure(name, labels={SOURCE + place.name: ""})
     if before is not None and before.target.name != name and await _settings(calls, before.target) is not None:
         if known is not None and TARGET in known["labels"]:
