@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from mqueue.broker.message import AsyncMessage
-from mqueue.model.errors import Closed, Error, LeaseLost, NotFound, Refused
+from mqueue.model.errors import Closed, Error, LeaseLost, NotFound, QueueFull, Refused
 from mqueue.model.message import Draft
 from mqueue.model.names import dlq_name
 from mqueue.server.amqp import properties
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from mqueue.server.amqp.vhost import Vhost
 
 LOGGER = logging.getLogger("mqueue.amqp")
+
+Place = tuple[int, str]
+"""The id of a dead message, and a topic that it belongs in."""
 
 _AT_ONCE = 100
 _PAUSE_SECONDS = 1.0
@@ -63,7 +66,7 @@ class Undertaker:
         broker, graves = self._vhost.broker, dlq_name(topic_of(queue.name))
         try:
             while found := await broker.receive(graves, _AT_ONCE):
-                await self._bury(queue, found)
+                await self._bury(queue, found, set())
         except NotFound:
             pass
         except Error as error:
@@ -79,21 +82,29 @@ class Undertaker:
             await asyncio.wait(tasks)
 
     async def _run(self, name: str) -> None:
-        broker = self._vhost.broker
-        supply = broker.supply(dlq_name(topic_of(name)))
+        """Those at hand are tried until they are where they belong, and only then the next: what is held here is held
+        for good, and nobody else would do it."""
+        supply = self._vhost.broker.supply(dlq_name(topic_of(name)))
+        dead: list[AsyncMessage] = []
+        reached: set[Place] = set()
+        told = False
         try:
             while True:
                 try:
-                    found = await supply.take_async(_AT_ONCE)
+                    if not dead:
+                        dead, reached, told = await supply.take_async(_AT_ONCE), set(), False
                     queue = self._vhost.queue(name)
-                    if found and queue is not None:
-                        await self._bury(queue, found)
+                    if dead and queue is not None:
+                        await self._bury(queue, dead, reached)
+                    dead = []
                 except Closed:
                     return
-                except LeaseLost:
-                    pass  # they come again
+                except LeaseLost as error:
+                    dead = [message for message in dead if error.lost and message.id not in error.lost]
                 except Error as error:
-                    LOGGER.warning("the dead of queue %r stay where they are for now: %s", name, error)
+                    if not told:
+                        LOGGER.warning("the dead of queue %r stay where they are for now: %s", name, error)
+                    told = True
                     await asyncio.sleep(_PAUSE_SECONDS)
                 except Exception:
                     LOGGER.exception("the dead of queue %r stay where they are for now", name)
@@ -102,23 +113,28 @@ class Undertaker:
         finally:
             supply.give_back()
 
-    async def _bury(self, queue: Queue, dead: list[AsyncMessage]) -> None:
-        """All of them in one commit, if that can be."""
-        items = [item for message in dead for item in self._items(queue, message)]
+    async def _bury(self, queue: Queue, dead: list[AsyncMessage], reached: set[Place]) -> None:
+        """All of them in one commit, if that can be. `reached`: where some of them are already."""
         broker = self._vhost.broker
+        found = [(message.id, item) for message in dead for item in self._items(queue, message)]
+        places = [(id, item.topic) for id, item in found if (id, item.topic) not in reached]
+        items = [item for id, item in found if (id, item.topic) not in reached]
         if not items:
             await broker.ack(dead)
             return
-        try:
-            await broker.ack(dead, publish=[_draft(item) for item in items])
-            return
-        except Refused:
-            pass  # elsewhere, or one of them cannot be taken
+        if not reached:
+            try:
+                await broker.ack(dead, publish=[_draft(item) for item in items])
+                return
+            except (Refused, QueueFull):
+                pass  # elsewhere, or one of them cannot be taken
         lost = await self._vhost.outlet.send(items)
-        for error in list(lost.values())[:1]:
-            LOGGER.warning("%s of the dead of queue %r are lost: %s", len(lost), queue.name, error)
-            if error.retryable:
-                raise error
+        later = {row: error for row, error in lost.items() if error.retryable}
+        reached |= {place for row, place in enumerate(places) if row not in later}
+        for error in [error for error in lost.values() if not error.retryable][:1]:
+            LOGGER.warning("%s of the dead of queue %r are lost: %s", len(lost) - len(later), queue.name, error)
+        for error in later.values():
+            raise error
         await broker.ack(dead)
 
     def _items(self, queue: Queue, message: AsyncMessage) -> list[Item]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mqueue.broker.consume import Supply
@@ -164,6 +165,6 @@ class Dispatcher:
             connection.flush()
         self.vhost.counts.delivered += len(turns)
         if left:
-            await self.vhost.broker.release(left)
+            await self.vhost.release(left)
         if done:
-            await self.vhost.ack(done)
+            await self.vhost.debts.settle(partial(self.vhost.ack, done))

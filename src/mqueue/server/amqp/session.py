@@ -265,11 +265,5 @@ class Session:
         await self.finish()
         self._close_channels()
         for channel in list(self._channels.values()):
-            try:
-                await self._let_go(channel)
-            except Error as error:
-                LOGGER.warning("what a client held comes back when its lease ends: %s", error)
-        owned = self._vhost.owned
-        for name in [name for name, owner in owned.items() if owner == self._connection.name]:
-            owned.pop(name, None)
-            await self._vhost.drop(name)
+            await self._let_go(channel)
+        await self._vhost.disown(self._connection.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mqueue.broker.message import AsyncMessage
+from mqueue.model.errors import Error
 from mqueue.server.amqp.channel import Channel, Delivered, Settling
 from mqueue.server.amqp.errors import Fault
 from mqueue.server.amqp.frames import ACK, NACK
@@ -69,10 +70,15 @@ class Batch:
                 dispatcher.ring()
 
     async def settle(self, vhost: Vhost) -> None:
-        """Durable on return."""
-        if self._acked:
-            await vhost.ack(self._acked)
-        if self._dead:
-            await vhost.reject(self._dead)
-        for queue, messages in self._back.items():
-            await vhost.requeue(queue, messages)
+        """Durable on return. Raises Error; then all of it comes again."""
+        try:
+            if self._acked:
+                await vhost.ack(self._acked)
+            if self._dead:
+                await vhost.reject(self._dead)
+        except Error:
+            await vhost.give_back([*self._acked, *self._dead])
+            raise
+        finally:
+            for queue, messages in self._back.items():
+                await vhost.requeue(queue, messages)

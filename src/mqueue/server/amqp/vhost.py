@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from mqueue.broker.aio import AsyncBroker
 from mqueue.broker.message import AsyncMessage
@@ -19,6 +20,7 @@ from mqueue.model.limits import Limits
 from mqueue.server.amqp.burying import Undertaker
 from mqueue.server.amqp.catalog import Catalog
 from mqueue.server.amqp.consuming import Dispatcher
+from mqueue.server.amqp.debts import Debts
 from mqueue.server.amqp.joining import Joined
 from mqueue.server.amqp.names import GROUP, topic_of
 from mqueue.server.amqp.numbers import Counts
@@ -56,6 +58,7 @@ class Vhost:
         self.dispatchers: dict[str, Dispatcher] = {}
         """By queue: those that somebody here consumes from."""
         self.undertaker = Undertaker(self)
+        self.debts = Debts()
         self.owned: dict[str, str] = {}
         """Exclusive queues whose connection is here, and which it is."""
         self.gotten: dict[int, AsyncMessage] = {}
@@ -128,18 +131,38 @@ class Vhost:
             await self.broker.reject(messages, error="rejected")
 
     async def requeue(self, name: str, messages: Sequence[AsyncMessage]) -> None:
-        """Back to their places, at once. A queue counts that, so that the next one sees that it is not the first; a
-        topic that is none may have a limit, which who was only cut off must not use up."""
+        """Back to their places, at once, or as soon as that can be. A queue counts that, so that the next one sees that
+        it is not the first; a topic that is none may have a limit, which who was only cut off must not use up."""
         self._let_go(messages)
+        if self.queue(name) is not None:
+            await self.debts.settle(partial(self._requeue, messages))
+            return
+        for message in messages:
+            self.returned[message.id] = None
+        while len(self.returned) > _RETURNED_MAX:
+            del self.returned[next(iter(self.returned))]
+        await self.release(messages)
+
+    async def _requeue(self, messages: Sequence[AsyncMessage]) -> None:
         with suppress(LeaseLost):
-            if self.queue(name) is not None:
-                await self.broker.nack(messages, delay=0)
-                return
-            for message in messages:
-                self.returned[message.id] = None
-            while len(self.returned) > _RETURNED_MAX:
-                del self.returned[next(iter(self.returned))]
+            await self.broker.nack(messages, delay=0)
+
+    async def release(self, messages: Sequence[AsyncMessage]) -> None:
+        """Back to their places, as if nobody had had them."""
+        await self.debts.settle(partial(self._release, messages))
+
+    async def _release(self, messages: Sequence[AsyncMessage]) -> None:
+        with suppress(LeaseLost):
             await self.broker.release(messages)
+
+    async def give_back(self, messages: Sequence[AsyncMessage]) -> None:
+        """Requeue messages of any queues."""
+        names = {topic_of(name): name for name in self.catalog.contents.queues}
+        topics: dict[str, list[AsyncMessage]] = {}
+        for message in messages:
+            topics.setdefault(message.topic, []).append(message)
+        for topic, some in topics.items():
+            await self.requeue(names.get(topic, ""), some)
 
     def is_again(self, message: AsyncMessage) -> bool:
         """Whether somebody had it before."""
@@ -179,10 +202,26 @@ class Vhost:
         if self.consumers(name) or (name in self.owned and (queue is None or not queue.auto_delete)):
             return
         self._last_used[name] = self.clock.now()
-        if queue is None or self._touched.pop(name, None) is None:
+        if queue is not None and self._touched.pop(name, None) is not None:
+            await self.debts.settle(partial(self._leave, queue))
+
+    async def _leave(self, queue: Queue) -> None:
+        if queue.name in self._touched or self.queue(queue.name) != queue:  # somebody came again, or it is gone
             return
-        await self.catalog.change(Unused(name, self.node))
-        if queue.auto_delete and not self._used_elsewhere(name, self.clock.now()):
+        await self.catalog.change(Unused(queue.name, self.node))
+        if queue.auto_delete and not self._used_elsewhere(queue.name, self.clock.now()):
+            await self.drop(queue.name)
+
+    async def disown(self, connection: str) -> None:
+        """A connection is gone: the queues that were its own go with it."""
+        for name in [name for name, owner in self.owned.items() if owner == connection]:
+            del self.owned[name]
+            self._touched.pop(name, None)
+            await self.debts.settle(partial(self._drop_of, name, connection))
+
+    async def _drop_of(self, name: str, connection: str) -> None:
+        queue = self.queue(name)
+        if queue is not None and queue.owner == connection:
             await self.drop(name)
 
     def _used_elsewhere(self, name: str, now: int) -> bool:
@@ -214,6 +253,7 @@ class Vhost:
 
     async def run_once(self) -> None:
         """What has to be done though nobody calls: follow the catalog, be heard of, clear away."""
+        await self.debts.run_once()
         await self.catalog.catch_up()
         self.undertaker.look()
         now = self.clock.now()
