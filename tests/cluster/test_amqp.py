@@ -136,6 +136,23 @@ def test_what_is_dropped_from_the_head_is_a_dead_letter(ends: list[pika.Blocking
     assert [body for _, _, body in take(here, "orders", 3)] == [b"17", b"18", b"19"]
 
 
+def test_what_consumers_have_fills_no_queue(ends: list[pika.BlockingConnection]) -> None:
+    here, there = (end.channel() for end in ends)
+    there.queue_declare("graves", durable=True)
+    dead = {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "graves"}
+    here.queue_declare("orders", durable=True, arguments=dead)
+    there.queue_declare("orders", durable=True, passive=True)
+    for channel in (here, there):
+        channel.confirm_delivery()
+    for number in range(2):
+        here.basic_publish("", "orders", b"%d" % number, PERSISTENT)
+        there.basic_get("orders")
+    for number in range(2, 6):
+        (here, there)[number % 2].basic_publish("", "orders", b"%d" % number, PERSISTENT)
+    assert [body for _, _, body in take(there, "graves", 3)] == [b"2", b"3", b"4"]
+    assert [body for _, _, body in take(here, "orders", 1)] == [b"5"]
+
+
 def test_dead_letters_and_their_queues(ends: list[pika.BlockingConnection]) -> None:
     here, there = (end.channel() for end in ends)
     there.queue_declare("graves", durable=True)

@@ -146,6 +146,37 @@ def test_refused_if_all_is_leased(dropping) -> None:
     assert dropping.ack(held).settled == 3
 
 
+def test_drop_ready_does_not_count_what_is_leased_or_scheduled(make) -> None:
+    q = make(max_depth=2, overflow="drop_ready", dlq_dropped=True)
+    q.publish_many("t", [b"1", b"2"])
+    held = q.receive("t", limit=2)
+    q.publish("t", b"later", delay="1h")
+    for payload in (b"3", b"4", b"5"):
+        q.publish("t", payload)
+    assert q.stats("t").depth == 5
+    assert take(q, "t.dlq") == [b"3"]
+    assert q.release(held).settled == 2  # four are ready now: that is too much until the next one comes
+    q.publish("t", b"6")
+    assert take(q, "t") == [b"5", b"6"]
+    assert take(q, "t.dlq") == [b"1", b"2", b"4"]
+    with refused(mqueue.QueueFull):
+        q.publish_many("t", [b"7", b"8", b"9"])
+    assert_conserved(q, "t", "default")
+
+
+def test_drop_ready_drops_what_is_most_for_a_group(make) -> None:
+    """One group holds what another has before it: the first has less that nobody has, and is owed as much."""
+    q = make(max_depth=2, overflow="drop_ready")
+    for group in ("g", "h"):
+        q.create_group("t", group)
+    q.publish_many("t", [b"1", b"2"])
+    held = q.receive("t", limit=2, group="g")
+    q.publish("t", b"3")
+    assert q.ack(held).settled == 2
+    assert take(q, "t", group="h") == [b"2", b"3"]
+    assert take(q, "t", group="g") == [b"3"]
+
+
 def test_what_waits_for_a_retry_can_be_dropped(dropping, clock) -> None:
     dropping.publish_many("t", [b"1", b"2", b"3"])
     receive_one(dropping, "t").nack()

@@ -364,6 +364,31 @@ def test_what_is_dropped_from_the_head_is_a_dead_letter(channel: BlockingChannel
     assert [body for _, _, body in take(channel, "orders", 2)] == [b"3", b"4"]
 
 
+def test_what_consumers_have_fills_no_queue(channel: BlockingChannel, connection: pika.BlockingConnection) -> None:
+    """Nor does what is delayed: of what comes meanwhile the last is kept, and the rest goes where the dead go."""
+    channel.queue_declare("graves")
+    dead = {"x-max-length": 2, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "graves"}
+    channel.queue_declare("orders", arguments=dead)
+    channel.exchange_declare("later", "x-delayed-message", arguments={"x-delayed-type": "fanout"})
+    channel.queue_bind("orders", "later")
+    channel.basic_publish("later", "", b"delayed", pika.BasicProperties(headers={"x-delay": 3_600_000}))
+    holder = connection.channel()
+    holder.basic_qos(prefetch_count=3)
+    got: list[bytes] = []
+    holder.basic_consume("orders", lambda *told: got.append(told[3]))
+    for number in range(10):
+        channel.basic_publish("", "orders", b"%d" % number)
+        if number == 1:
+            eventually(connection, lambda: len(got) == 2)
+        if number == 2:
+            eventually(connection, lambda: len(got) == 3)
+    assert [body for _, _, body in take(channel, "graves", 5)] == [b"3", b"4", b"5", b"6", b"7"]
+    assert channel.queue_declare("orders", passive=True).method.message_count == 2
+    holder.basic_ack(3, multiple=True)
+    eventually(connection, lambda: len(got) == 5)
+    assert got == [b"0", b"1", b"2", b"8", b"9"]
+
+
 def test_what_is_dropped_does_not_go_round(channel: BlockingChannel, native: mqueue.Client) -> None:
     own = {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders"}
     channel.queue_declare("orders", arguments=own)

@@ -23,7 +23,7 @@ class Rules:
     backoff_max_ms: int = 60_000
     in_flight_max: int = 100_000
     max_depth: int | None = None
-    drop_oldest: bool = False
+    overflow: str = "refuse"
     dlq_expired: bool = False
     dlq_dropped: bool = False
     dedup: str = "window"
@@ -213,13 +213,15 @@ class Model:
     # Depth
 
     def full(self, count: int) -> bool:
-        return self.rules.max_depth is not None and self.depth + count > self.rules.max_depth
+        return self.rules.max_depth is not None and self.filled + count > self.rules.max_depth
 
     def could_drop(self, count: int) -> bool:
         """Whether so many would fit if everything that is visible and not leased were dropped."""
-        leased = max((group.count("leased") for group in self.groups.values()), default=0)
-        room = (self.rules.max_depth or 0) - len(self.scheduled) - leased
-        return self.rules.drop_oldest and count <= room
+        room = self.rules.max_depth or 0
+        if self.rules.overflow == "drop_oldest":
+            leased = max((group.count("leased") for group in self.groups.values()), default=0)
+            room -= len(self.scheduled) + leased
+        return self.rules.overflow != "refuse" and count <= room
 
     def drop(self, ids: list[int], count: int) -> None:
         """These were dropped to make room. With one group at most it has to be as much as needed, oldest first."""
@@ -229,7 +231,7 @@ class Model:
         dropped = [self.messages[id] for id in ids]
         assert all(message in owed for message in dropped), "dropped what was leased or settled"
         if len(groups) <= 1:
-            assert len(dropped) == self.depth + count - (self.rules.max_depth or 0)
+            assert len(dropped) == self.filled + count - (self.rules.max_depth or 0)
             ages = sorted(message.visible_at for message in owed)
             assert sorted(message.visible_at for message in dropped) == ages[: len(dropped)], "not the oldest"
         for message in dropped:
@@ -247,6 +249,15 @@ class Model:
         if self.groups:
             return len(self.scheduled) + max(g.count("ready", "waiting", "leased") for g in self.groups.values())
         return len(self.scheduled) + sum(m.state == "visible" for m in self.messages.values())
+
+    @property
+    def filled(self) -> int:
+        """What counts against `max_depth`."""
+        if self.rules.overflow != "drop_ready":
+            return self.depth
+        if self.groups:
+            return max(group.count("ready", "waiting") for group in self.groups.values())
+        return self.depth - len(self.scheduled)
 
     # Groups
 

@@ -49,7 +49,7 @@ SETTINGS = st.fixed_dictionaries(
         "in_flight_max": st.sampled_from([2, 5]),
         "backoff": st.sampled_from(["10ms", "3s"]),
         "max_depth": st.sampled_from([3, 6]),
-        "overflow": st.sampled_from(["refuse", "drop_oldest"]),
+        "overflow": st.sampled_from(["refuse", "drop_oldest", "drop_ready"]),
         "dlq_expired": st.booleans(),
         "dlq_dropped": st.booleans(),
         "dedup": st.sampled_from(["window", "until_acked", "forever"]),
@@ -416,7 +416,7 @@ class Machine(RuleBasedStateMachine):
             rules.backoff_ms = {"10ms": 10, "3s": 3_000}[settings["backoff"]]
         rules.in_flight_max = settings.get("in_flight_max", rules.in_flight_max)
         rules.max_depth = settings.get("max_depth", rules.max_depth)
-        rules.drop_oldest = settings.get("overflow", "drop_oldest" if rules.drop_oldest else "refuse") == "drop_oldest"
+        rules.overflow = settings.get("overflow", rules.overflow)
         rules.dlq_expired = settings.get("dlq_expired", rules.dlq_expired)
         rules.dlq_dropped = settings.get("dlq_dropped", rules.dlq_dropped)
         rules.dedup = settings.get("dedup", rules.dedup)

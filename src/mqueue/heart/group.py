@@ -150,6 +150,11 @@ class Group:
         """What this group has still to do, of what is visible."""
         return self.ready + self.waiting + self.in_flight
 
+    @property
+    def unheld(self) -> int:
+        """How much of that nobody has."""
+        return self.ready + self.waiting
+
     def take(self, limit: int, deadline: int, only: tuple[int, ...] | None = None) -> list[Run]:
         """Lease the next runs in order, over all partitions or these only, up to `limit` messages."""
         readers = self.readers if only is None else [self.readers[number] for number in only]

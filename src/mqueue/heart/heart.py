@@ -273,11 +273,11 @@ class Heart:
         return len(ready)
 
     def drop_oldest(self, topic: Topic, depth: int, now: int) -> None:
-        """Cancel what has been visible longest and is not leased, until a topic is no deeper than `depth`. If the topic
+        """Cancel what has been visible longest and is not leased, until a topic is no fuller than `depth`. If the topic
         says so, that goes to the dead-letter queue."""
-        while topic.depth > depth:
+        while topic.filled > depth:
             group = self._slowest(topic, now)
-            oldest = group.oldest(topic.depth - depth)
+            oldest = group.oldest(topic.filled - depth)
             if oldest is None:
                 break
             if topic.settings.dlq_dropped:
@@ -290,7 +290,9 @@ class Heart:
             if topic.nobody is None:
                 topic.nobody = Group(topic.id, "", topic.partitions, topic.firsts, now)
             return topic.nobody
-        return max(topic.groups.values(), key=lambda group: (group.owed, group.ready + group.waiting))
+        if topic.settings.overflow == "drop_ready":
+            return max(topic.groups.values(), key=lambda group: group.unheld)
+        return max(topic.groups.values(), key=lambda group: (group.owed, group.unheld))
 
     def _held(
         self, lease: Lease | None, token: bytes, verb: str, spans: Iterable[ev.Span] | None, now: int

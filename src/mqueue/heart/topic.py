@@ -125,8 +125,19 @@ class Topic:
         return self.scheduled + sum(partition.open for partition in self.partitions)
 
     @property
-    def depth_min(self) -> int:
-        """How deep it stays when all that is visible and not leased is dropped."""
+    def filled(self) -> int:
+        """What counts against `max_depth`: the depth, or only what can be dropped."""
+        if self.settings.overflow != "drop_ready":
+            return self.depth
+        if self.groups:
+            return max(group.unheld for group in self.groups.values())
+        return sum(partition.open for partition in self.partitions)
+
+    @property
+    def filled_min(self) -> int:
+        """What is left of that when all that is visible and not leased is dropped."""
+        if self.settings.overflow == "drop_ready":
+            return 0
         return self.scheduled + max((group.in_flight for group in self.groups.values()), default=0)
 
     @property

@@ -249,7 +249,7 @@ _PARSERS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "default_ttl": ("default_ttl_ms", _or_none(_lasting)),
     "max_delay": ("max_delay_ms", _duration_or_none),
     "max_depth": ("max_depth", _or_none(_count(1, _MANY))),
-    "overflow": ("overflow", _choice("refuse", "drop_oldest")),
+    "overflow": ("overflow", _choice("refuse", "drop_oldest", "drop_ready")),
     "in_flight_max": ("in_flight_max", _count(1, 10_000_000)),
     "retention": ("retention", _retention),
     "hold": ("hold_ms", _duration),

@@ -323,7 +323,7 @@ class Store:
     def shed(self, topic: Topic, count: int, now: int) -> None:
         """Drop the oldest until there is room for so many more, if the topic says so."""
         depth_max = topic.settings.max_depth
-        if depth_max is None or topic.settings.overflow == "refuse" or topic.depth + count <= depth_max:
+        if depth_max is None or topic.settings.overflow == "refuse" or topic.filled + count <= depth_max:
             return
         self.heart.drop_oldest(topic, depth_max - count, now)
         self.commit(now)
@@ -337,9 +337,9 @@ class Store:
 
     def check_room(self, topic: Topic, count: int) -> None:
         depth_max = topic.settings.max_depth
-        if depth_max is None or topic.depth + count <= depth_max - self.promised(topic):
+        if depth_max is None or topic.filled + count <= depth_max - self.promised(topic):
             return
-        if count > depth_max or topic.settings.overflow == "refuse" or topic.depth_min + count > depth_max:
+        if count > depth_max or topic.settings.overflow == "refuse" or topic.filled_min + count > depth_max:
             depth = topic.depth + self.promised(topic)
             raise QueueFull(
                 f"topic {topic.name!r} holds {depth} messages; {count} more exceed max_depth {depth_max}",

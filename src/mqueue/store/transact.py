@@ -222,7 +222,7 @@ def _publish(store: Store, namespace: str, name: str, staged: list[Frame], now: 
     target = store.find_topic(namespace, name) or store.add_topic(namespace, name, store.settings_of(name), now)
     depth_max = target.settings.max_depth
     count = sum(frame.count for frame in staged)
-    if depth_max is not None and target.settings.overflow == "drop_oldest":
+    if depth_max is not None and target.settings.overflow != "refuse":
         store.heart.drop_oldest(target, max(0, depth_max - count), now)
     for frame in staged:
         numbers = Rows([], priority=frame.priority, deliver_at=frame.deliver_at, expires_at=frame.expires_at)

@@ -20,7 +20,7 @@ _NUMBERS = {
     "x-delivery-limit": (0, 1_000_000),
 }
 _TEXTS = ("x-dead-letter-exchange", "x-dead-letter-routing-key", "x-overflow", "x-queue-type", "x-queue-mode")
-_OVERFLOWS = {"drop-head": "drop_oldest", "reject-publish": "refuse"}
+_OVERFLOWS = {"drop-head": "drop_ready", "reject-publish": "refuse"}
 _QUEUE_TYPES = ("classic", "quorum")
 _REFUSED = ("x-max-length-bytes", "x-single-active-consumer")
 COMPARED = frozenset((*_NUMBERS, *_TEXTS)) - {"x-queue-mode"}

@@ -117,7 +117,7 @@ const HINTS = {
   partitions: "can only grow", max_retries: "empty: never give up", backoff: "seconds, or 250ms, 30s, 5m", backoff_max: "seconds", visibility: "how long a lease lasts, seconds",
   default_ttl: "empty: messages do not expire", max_delay: "empty: any", max_depth: "empty: no limit", hold: "of a silent group, on retention; seconds", dedup_window: "seconds", dlq: "true, false, or the name of a topic", age_limit: "seconds",
 };
-const CHOICES = { overflow: ["refuse", "drop_oldest"], dedup: ["window", "until_acked", "forever"], start: ["earliest", "latest"], policy: ["strict", "weighted", "ageing"], on_failure: ["block", "skip", "divert"] };
+const CHOICES = { overflow: ["refuse", "drop_oldest", "drop_ready"], dedup: ["window", "until_acked", "forever"], start: ["earliest", "latest"], policy: ["strict", "weighted", "ageing"], on_failure: ["block", "skip", "divert"] };
 
 function settings(context) {
   const { namespace, topic: name, go } = context;
