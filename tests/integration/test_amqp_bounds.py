@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
+import pika
 import pytest
 from pamqp import commands, frame, header
 
@@ -96,10 +97,38 @@ def test_what_is_got_counts_as_in_hand_and_not_as_prefetched(port: int, monkeypa
         got: list[int] = []
         channel.basic_consume("heavy", lambda c, m, p, b: got.append(m.delivery_tag))
         eventually(connection, lambda: len(got) == 1)
-        with pytest.raises(Exception, match=r"406.*1000000 bytes"):
+        with pytest.raises(Exception, match=r"406.*1000020 bytes"):
             channel.basic_get("heavy")
         channel = connection.channel()
         assert sum(channel.basic_get("heavy", auto_ack=True)[0] is not None for _ in range(13)) == 13
+
+
+def test_properties_count_like_bodies(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqueue.server.amqp.connection.HANDED_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr("mqueue.server.amqp.connection.HELD_BYTES_MAX", 1_000_000)
+    laden = pika.BasicProperties(headers={"note": b"x" * 60_000})
+    with connected(port) as connection:
+        channel = connection.channel()
+        channel.queue_declare("heavy")
+        channel.confirm_delivery()
+        for _ in range(30):
+            channel.basic_publish("", "heavy", b"", laden)
+        got: list[int] = []
+        tag = channel.basic_consume("heavy", lambda c, m, p, b: got.append(m.delivery_tag))
+        eventually(connection, lambda: len(got) >= 17)
+        with pytest.raises(Exception, match=r"406.*bytes"):
+            connection.channel().basic_get("heavy")
+        channel.basic_cancel(tag)
+        channel.basic_nack(0, multiple=True)
+        assert all(connection.channel().basic_get("heavy")[0] is not None for _ in range(17))
+    with AmqpLine.opened(port) as line:
+        properties = commands.Basic.Properties(headers={"note": bytearray(60_000)})
+        for number in range(2, 40):  # of each message the body is still to come
+            line.say(commands.Channel.Open(), number)
+            line.say(commands.Basic.Publish(exchange="", routing_key="heavy"), number)
+            line.say(header.ContentHeader(0, 1, properties), number)
+        told = line.read_past(commands.Channel.OpenOk)
+        assert (told.name, told.reply_code) == ("Connection.Close", 506)
 
 
 def test_no_confirm_for_a_channel_that_was_closed(tmp_path: Path, disk: threading.Event) -> None:

@@ -33,11 +33,12 @@ _ASIDE_BYTES = 256
 
 
 class Delivered(Struct, frozen=True, gc=False):
-    """A message that a client has. `consumer` None: it was got."""
+    """A message that a client has. `consumer` None: it was got. `size`: bytes, with its properties."""
 
     message: AsyncMessage
     queue: str
     consumer: Consumer | None
+    size: int
 
 
 class Settling(Struct, frozen=True, gc=False):
@@ -81,6 +82,8 @@ class Channel:
         self._missing = -1
         """Bytes of the body that are to come; -1: the header is."""
         self._pieces: list[bytes] = []
+        self._partial = 0
+        """Bytes of a message that is not whole."""
 
     # In
 
@@ -110,7 +113,10 @@ class Channel:
                 frames.PUBLISH,
             )
         self._raw, self._size, self._missing = payload[12:], size, size
-        return self._whole(b"") if not size else None
+        if not size:
+            return self._whole(b"")
+        self._hold(len(self._raw))
+        return None
 
     def body(self, payload: bytes) -> Publication | None:
         if self._begun is None or self._missing < 0:
@@ -122,18 +128,22 @@ class Channel:
             return self._whole(payload)
         self._missing -= size
         self._pieces.append(payload)
-        self.connection.hold(size)
+        self._hold(size)
         if self._missing:
             return None
         body = b"".join(self._pieces)
-        self.connection.hold(-self._size)
         self._pieces = []
         return self._whole(body)
+
+    def _hold(self, size: int) -> None:
+        self._partial += size
+        self.connection.hold(size)
 
     def _whole(self, body: bytes) -> Publication:
         assert self._begun is not None
         exchange, key, mandatory = self._begun
         self._begun = None
+        self._hold(-self._partial)
         return Publication(exchange, key, self._raw, body, mandatory)
 
     def check_whole(self, what: str) -> None:
@@ -143,8 +153,8 @@ class Channel:
 
     def drop_partial(self) -> None:
         """Forget a message that is not whole, and what is not committed."""
-        self.connection.hold(-sum(map(len, self._pieces)) - self._aside)
-        self._begun, self._pieces, self._aside = None, [], 0
+        self.connection.hold(-self._partial - self._aside)
+        self._begun, self._pieces, self._partial, self._aside = None, [], 0, 0
         if self.transaction is not None:
             self.transaction = [], []
 
@@ -166,18 +176,20 @@ class Channel:
         tag = self._tag = self._tag + 1
         connection, body = self.connection, message.payload
         if not consumer.no_ack:
-            self.unsettled[tag] = Delivered(message, queue, consumer)
+            size = len(body) + len(raw)
+            self.unsettled[tag] = Delivered(message, queue, consumer, size)
             consumer.held += 1
-            connection.handed += len(body)
+            connection.handed += size
         consumer.deliveries.write(connection.out, tag, again, address, raw, body)
 
-    def got(self, queue: str, message: AsyncMessage, no_ack: bool) -> int:
+    def got(self, queue: str, message: AsyncMessage, no_ack: bool, raw: bytes) -> int:
         """The tag of a message that was asked for."""
         tag = self._tag = self._tag + 1
         if not no_ack:
-            self.unsettled[tag] = Delivered(message, queue, None)
+            size = len(message.payload) + len(raw)
+            self.unsettled[tag] = Delivered(message, queue, None, size)
             self.got_one_by_one += 1
-            self.connection.handed += len(message.payload)
+            self.connection.handed += size
         return tag
 
     def cancelled(self, consumer: Consumer) -> None:
@@ -196,7 +208,7 @@ class Channel:
         size = _ASIDE_BYTES
         if publication is not None:
             published.append(publication)
-            size += len(publication.body) + len(publication.raw)
+            size += publication.size
         if settling is not None:
             settlings.append(settling)
         self._aside += size
@@ -239,7 +251,7 @@ class Channel:
             yield found
 
     def _free(self, delivered: Delivered) -> None:
-        self.connection.handed -= len(delivered.message.payload)
+        self.connection.handed -= delivered.size
         if delivered.consumer is not None:
             delivered.consumer.held -= 1
         else:

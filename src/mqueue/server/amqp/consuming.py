@@ -143,8 +143,6 @@ class Dispatcher:
         most = max(_TAKE_BYTES // self._average, 1)
         found = await supply.take_async(min(room, TAKE_MAX, most))
         if found:
-            sizes = sum(len(message.payload) for message in found)
-            self._average = max(sizes // len(found), 1)
             await self._hand_out(found)
         await asyncio.sleep(0)  # where there is always something, nobody else would get a turn
 
@@ -153,17 +151,20 @@ class Dispatcher:
         touched: dict[Connection, None] = {}
         read, again = self._reader.read, self.vhost.is_again
         turns = self._turns.take(len(found))
+        size = 0
         for consumer, message in zip(turns, found, strict=False):
             address, raw = read(message)
             channel = consumer.channel
             channel.deliver(consumer, self.queue, message, again(message), address, raw)
             touched[channel.connection] = None
+            size += len(message.payload) + len(raw)
             if consumer.no_ack:
                 done.append(message)
         left = found[len(turns) :]  # somebody went, or stopped reading, while they were taken
         for connection in touched:
             connection.flush()
         self.vhost.counts.delivered += len(turns)
+        self._average = max(size // len(turns), 1) if turns else self._average
         if left:
             await self.vhost.release(left)
         if done:

@@ -35,6 +35,11 @@ class Publication(Struct, frozen=True, gc=False):
     body: bytes
     mandatory: bool = False
 
+    @property
+    def size(self) -> int:
+        """Bytes that are kept of it until it is published."""
+        return len(self.body) + len(self.raw)
+
     def values(self) -> dict[str, Any]:
         """The properties, read. Raises Fault."""
         try:

@@ -227,12 +227,12 @@ class Methods:
         if not found:
             return commands.Basic.GetEmpty()
         message = found[0]
-        tag = channel.got(name, message, told.no_ack)
+        address, raw = Reader(name).read(message)
+        tag = channel.got(name, message, told.no_ack, raw)
         if told.no_ack:
             await self._vhost.ack(found)
         else:
             self._vhost.gotten[message.id] = message
-        address, raw = Reader(name).read(message)
         left = await self._vhost.depth(name)
         head = frames.got(channel.number, tag, self._vhost.is_again(message), address, left)
         return head + frames.content(channel.number, raw, message.payload, channel.connection.frame_max)

@@ -36,7 +36,7 @@ class Work:
     def publish(self, channel: Channel, publication: Publication) -> None:
         bulk = self._bulk()
         bulk.published.append((channel, publication))
-        size = len(publication.body)
+        size = publication.size
         bulk.size += size
         self.size += size
         self.count += 1
