@@ -8,10 +8,12 @@ from typing import Any
 import pika
 import pytest
 from pamqp import commands
+from pika.exceptions import ChannelClosedByBroker
 
 import mqueue
 from mqueue import AsyncBroker
 from mqueue.model.errors import ShardDown
+from mqueue.server.amqp.vhost import Vhost
 from mqueue.testing.server import RunningServer
 from tests.integration.amqp_line import AmqpLine
 from tests.integration.rabbits import connected, eventually, port_of, serving, take
@@ -47,6 +49,31 @@ class Outage:
             return await whole(broker, *args, **kwargs)
 
         self._monkeypatch.setattr(AsyncBroker, verb, failing)
+
+
+def test_a_namespace_that_cannot_be_reached_holds_up_no_other(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connected(port_of(server), "lost"), connected(port_of(server), "found") as connection:
+        run_once = Vhost.run_once
+
+        async def failing(vhost: Vhost) -> None:
+            if vhost.namespace == "lost":
+                raise ShardDown("the shard is down")
+            await run_once(vhost)
+
+        monkeypatch.setattr(Vhost, "run_once", failing)
+        channel = connection.channel()
+        channel.queue_declare("brief", arguments={"x-expires": 1})
+
+        def gone() -> bool:
+            try:
+                connection.channel().queue_declare("brief", passive=True)
+            except ChannelClosedByBroker as error:
+                return error.reply_code == 404
+            return False
+
+        eventually(connection, gone)
 
 
 @pytest.fixture

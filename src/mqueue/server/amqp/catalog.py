@@ -79,7 +79,7 @@ class Catalog:
         except NotFound:
             self._forget()
             return
-        if self._next is None or place.next < self._next:
+        if self._next is None or not place.first <= self._next <= place.next:  # begun anew, or read on too late
             await self._load()
             self._next = max(self._next or 0, place.next)
         elif place.next > self._next:

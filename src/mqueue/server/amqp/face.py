@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from mqueue.model.errors import Error
@@ -28,6 +28,8 @@ _FOLLOW_SECONDS = 0.5
 """So often the catalogs are looked at: what another node has changed is seen within a second."""
 _PROOF_SECONDS = 10.0
 """So often it is asked whether what a client logged in with still holds."""
+
+Duty = Callable[[], Coroutine[Any, Any, None]]
 
 
 async def open_face(footing: Footing, host: str, port: int) -> Face:
@@ -140,15 +142,10 @@ class AmqpFace:
 
     # Now and then
 
-    async def _again(self, seconds: float, duty: Any) -> None:
+    async def _again(self, seconds: float, duty: Duty) -> None:
         while True:
             await asyncio.sleep(seconds)
-            try:
-                await duty()
-            except Error as error:
-                LOGGER.warning("it is tried again: %s", error)
-            except Exception:
-                LOGGER.exception("it is tried again")
+            await _attempt(duty)
 
     async def _beat(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -157,12 +154,10 @@ class AmqpFace:
             connection.beat(now, patience)
 
     async def _follow(self) -> None:
-        for vhost in self._open():
-            await vhost.run_once()
+        await asyncio.gather(*(_attempt(vhost.run_once) for vhost in self._open()))
 
     async def _keep(self) -> None:
-        for vhost in self._open():
-            await vhost.keep_gotten()
+        await asyncio.gather(*(_attempt(vhost.keep_gotten) for vhost in self._open()))
 
     async def _prove(self) -> None:
         for connection in list(self._connections):
@@ -171,3 +166,13 @@ class AmqpFace:
     def _open(self) -> list[Vhost]:
         made = (task for task in self._vhosts.values() if task.done() and not task.cancelled())
         return [task.result() for task in made if task.exception() is None]
+
+
+async def _attempt(duty: Duty) -> None:
+    """What goes wrong in one namespace is no trouble of another: it is done again with the next round."""
+    try:
+        await duty()
+    except Error as error:
+        LOGGER.warning("it is tried again: %s", error)
+    except Exception:
+        LOGGER.exception("it is tried again")
