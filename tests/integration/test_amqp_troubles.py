@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +18,7 @@ from mqueue.model.errors import ShardDown
 from mqueue.server.amqp.vhost import Vhost
 from mqueue.testing.server import RunningServer
 from tests.integration.amqp_line import AmqpLine
-from tests.integration.rabbits import connected, eventually, port_of, serving, take
+from tests.integration.rabbits import PATIENCE_SECONDS, connected, eventually, port_of, serving, take
 
 
 @pytest.fixture
@@ -136,6 +138,54 @@ def test_an_ack_that_cannot_be_written_ends_the_connection_and_the_message_comes
         assert isinstance(told, commands.Connection.Close), told
         method, _, body = take(channel, "orders", 1)[0]
     assert (method.redelivered, body) == (True, b"held")
+
+
+@pytest.mark.parametrize("verb", ["publish_many", "delete_topic"])
+def test_queues_that_are_to_go_go_later(
+    server: RunningServer, connection: pika.BlockingConnection, outage: Outage, verb: str
+) -> None:
+    """With their connection, or their last consumer; then the names are free."""
+    with connected(port_of(server)) as other:
+        channel = other.channel()
+        names = ["mine", "my own", "passing"]
+        for name in names:
+            channel.queue_declare(name, exclusive=name != "passing", auto_delete=name == "passing")
+            channel.queue_bind(name, "amq.fanout")
+        channel.basic_consume("passing", lambda *_: None)
+        outage.of(verb, times=4)
+    with mqueue.Client(server.url) as native:
+        eventually(connection, lambda: not {"mine", "my._20own", "passing"} & {*native.topics()})
+    for name in names:
+        connection.channel().queue_declare(name, arguments={"x-max-length": 1})
+        connection.channel().queue_delete(name)
+
+
+def test_a_queue_that_is_declared_while_it_is_deleted_is_whole(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    delete_topic = AsyncBroker.delete_topic
+
+    async def slow(broker: AsyncBroker, topic: str) -> None:
+        begun.set()
+        await asyncio.to_thread(may_end.wait, PATIENCE_SECONDS)
+        await delete_topic(broker, topic)
+
+    with AmqpLine.opened(port_of(server)) as one, AmqpLine.opened(port_of(server)) as other:
+        declare = commands.Queue.Declare(queue="orders", arguments={"x-max-length": 5})
+        one.ask(declare)
+        monkeypatch.setattr(AsyncBroker, "delete_topic", slow)
+        one.say(commands.Queue.Delete(queue="orders"))
+        assert begun.wait(PATIENCE_SECONDS)
+        other.say(declare)
+        for _ in range(20):  # time enough for it
+            with connected(port_of(server)):
+                pass
+        may_end.set()
+        assert isinstance(one.read(), commands.Queue.DeleteOk)
+        assert isinstance(other.read(), commands.Queue.DeclareOk)
+    with mqueue.Client(server.url) as native:
+        assert native.settings("orders")["max_depth"] == 5
 
 
 def test_what_is_not_acked_by_hand_is_acked_later(

@@ -20,7 +20,7 @@ def sent(work: Callable[[Outlet], Awaitable[list[LOST]]], **settings: Any) -> tu
 
     async def inside() -> tuple[list[LOST], list[bytes]]:
         async with mqueue.AsyncBroker(clock=ManualClock(), **settings) as broker:
-            told = await work(Outlet(broker, Limits(), joins=True))
+            told = await work(Outlet(broker, Limits(), joins=True, is_gone=lambda topic: False))
             return told, [message.payload async for message in broker.scan("t")]
 
     return asyncio.run(inside())

@@ -4,13 +4,15 @@ One call is all or none. If it is refused, its halves are tried, and so on: a me
 other one its place. Where topics live on several servers they cannot be in one commit: then each has a call of its own,
 and whoever published to several is answered when all of them have. Through a cluster the calls of all connections to
 one topic are joined.
+
+What is on its way to a queue that is deleted meanwhile goes with it: publishing it would make the topic anew.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -37,11 +39,12 @@ class Item(Struct, frozen=True, gc=False):
 
 
 class Outlet:
-    """`joins`: those who publish to one topic share calls."""
+    """`joins`: those who publish to one topic share calls. `is_gone`: whether that of a topic is a queue no more."""
 
-    def __init__(self, broker: AsyncBroker, limits: Limits, joins: bool) -> None:
+    def __init__(self, broker: AsyncBroker, limits: Limits, joins: bool, is_gone: Callable[[str], bool]) -> None:
         self._broker = broker
         self._joins = joins
+        self._is_gone = is_gone
         self._lines: dict[str, Joined[Item, dict[int, Error]]] = {}
         """By topic: those that somebody publishes to now."""
         self._most = limits.call_messages_max
@@ -67,6 +70,10 @@ class Outlet:
             await self._try(items, chosen, lost)
         return lost
 
+    def _still_wanted(self, items: Sequence[Item], chosen: Sequence[int]) -> Sequence[int]:
+        gone = {topic for topic in {items[place].topic for place in chosen} if self._is_gone(topic)}
+        return [place for place in chosen if items[place].topic not in gone] if gone else chosen
+
     def _calls(self, items: Sequence[Item]) -> Iterator[range]:
         """As much as one call takes."""
         start = size = 0
@@ -79,6 +86,9 @@ class Outlet:
             yield range(start, len(items))
 
     async def _try(self, items: Sequence[Item], chosen: Sequence[int], lost: dict[int, Error]) -> None:
+        chosen = self._still_wanted(items, chosen)
+        if not chosen:
+            return
         try:
             await self._publish([items[place] for place in chosen])
         except Error as error:

@@ -48,9 +48,10 @@ class Topology:
             raise Fault(ACCESS_REFUSED, f"queue name {name!r:.100} contains reserved prefix 'amq.*'")
         wanted = Queue(name, durable, auto_delete, self._connection if exclusive else "", check_queue(arguments))
         self._may_make(wanted)
-        await vhost.catalog.catch_up()
-        if vhost.queue(name) is None:
-            await self._make(wanted)
+        async with vhost.lock(name):
+            await vhost.catalog.catch_up()
+            if vhost.queue(name) is None:
+                await self._make(wanted)
         queue = await self.known(name)
         if bool(queue.owner) != exclusive:
             raise _locked(name)

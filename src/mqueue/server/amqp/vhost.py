@@ -6,17 +6,20 @@ a queue that goes by itself goes when nobody uses it anywhere.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from weakref import WeakValueDictionary
 
 from mqueue.broker.aio import AsyncBroker
 from mqueue.broker.message import AsyncMessage
 from mqueue.model.clock import Clock
 from mqueue.model.errors import Conflict, LeaseLost, NotFound
 from mqueue.model.limits import Limits
+from mqueue.model.names import dlq_name
 from mqueue.server.amqp.burying import Undertaker
 from mqueue.server.amqp.catalog import Catalog
 from mqueue.server.amqp.consuming import Dispatcher
@@ -53,7 +56,7 @@ class Vhost:
         """Whether calls take effect in the order in which they are made, though nobody waits for one before the next:
         those of a broker in this process do."""
         self.catalog = Catalog(broker, self._gone)
-        self.outlet = Outlet(broker, limits, joins=not self.in_order)
+        self.outlet = Outlet(broker, limits, not self.in_order, self._is_gone)
         self._acks: Joined[AsyncMessage, None] = Joined(self._ack)
         self.dispatchers: dict[str, Dispatcher] = {}
         """By queue: those that somebody here consumes from."""
@@ -67,6 +70,9 @@ class Vhost:
         """Ids of messages that came back and whose topic does not count that."""
         self._topics: dict[str, float] = {}
         """Topics that are no queues and are there, and until when that is believed."""
+        self._departed: dict[str, tuple[str, int]] = {}
+        """Topics of queues that are gone, with their names, and since when: something may still be on its way there."""
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._touched: dict[str, int] = {}
         """Queues that are used here, and when that was written down."""
         self._last_used: dict[str, int] = {}
@@ -91,7 +97,12 @@ class Vhost:
         if len(self._topics) >= _KNOWN_MAX:
             self._topics.clear()
         self._topics[name] = now + _KNOWN_SECONDS
+        self._departed.pop(topic_of(name), None)
         return True
+
+    def _is_gone(self, topic: str) -> bool:
+        name, _ = self._departed.get(topic, (None, 0))
+        return name is not None and self.queue(name) is None
 
     async def found(self, name: str) -> Queue | None:
         """A queue that is not known: another node has made it just now, or it is a topic; None: it is not there."""
@@ -175,6 +186,10 @@ class Vhost:
 
     # Queues that come and go
 
+    def lock(self, name: str) -> asyncio.Lock:
+        """Who makes a queue or drops it has this: what one does with its topic is not undone by the other."""
+        return self._locks.setdefault(name, asyncio.Lock())
+
     def dispatcher(self, name: str) -> Dispatcher:
         found = self.dispatchers.get(name)
         if found is None:
@@ -231,16 +246,22 @@ class Vhost:
     async def drop(self, name: str) -> None:
         """Delete a queue: its consumers are told, its topic goes. What died in it before goes where it belongs."""
         queue = self.queue(name)
-        await self.catalog.change(QueueGone(name))
-        with suppress(NotFound):
-            await self.broker.delete_topic(topic_of(name))
-        if queue is not None and queue.dead_exchange is not None and not await self.undertaker.finish(queue):
-            return
-        with suppress(NotFound):
-            await self.broker.delete_topic(f"{topic_of(name)}.dlq")
+        async with self.lock(name):
+            await self.catalog.change(QueueGone(name))
+            await self.debts.settle(partial(self._delete_topic, name, topic_of(name)))
+        if queue is None or queue.dead_exchange is None or await self.undertaker.finish(queue):
+            await self.debts.settle(partial(self._delete_topic, name, dlq_name(topic_of(name))))
+
+    async def _delete_topic(self, name: str, topic: str) -> None:
+        """That of a queue that is gone; unless somebody has made it anew."""
+        if self.queue(name) is None:
+            with suppress(NotFound):
+                await self.broker.delete_topic(topic)
 
     def _gone(self, name: str) -> None:
         """A queue is there no more, whoever deleted it."""
+        self._departed[topic_of(name)] = name, self.clock.now()
+        self._topics.pop(name, None)
         self.owned.pop(name, None)
         self._touched.pop(name, None)
         self._last_used.pop(name, None)
@@ -257,26 +278,26 @@ class Vhost:
         await self.catalog.catch_up()
         self.undertaker.look()
         now = self.clock.now()
+        self._departed = {topic: gone for topic, gone in self._departed.items() if gone[1] + USE_LASTS_MS > now}
         due = [name for name, at in self._touched.items() if at + _TOUCH_MS <= now]
         if due:
             self._touched.update(dict.fromkeys(due, now))
             records: list[Record] = [Used(name, self.node) for name in due]
             await self.catalog.change(*records)
-        for name in self._stale(now):
-            LOGGER.info("queue %r is used by nobody any more", name)
-            await self.drop(name)
+        for queue in [queue for queue in self.catalog.contents.queues.values() if self._is_stale(queue, now)]:
+            await self.catalog.catch_up()  # dropping another one takes its time
+            if self.queue(queue.name) == queue and self._is_stale(queue, self.clock.now()):
+                LOGGER.info("queue %r is used by nobody any more", queue.name)
+                await self.drop(queue.name)
 
-    def _stale(self, now: int) -> list[str]:
-        """Queues whose time is over."""
-        contents = self.catalog.contents
-        return [
-            name
-            for name, queue in contents.queues.items()
-            if queue.expires_ms is not None
-            and name not in self._touched
-            and not self._used_elsewhere(name, now)
-            and self._seen_at(name) + queue.expires_ms < now
-        ]
+    def _is_stale(self, queue: Queue, now: int) -> bool:
+        """Whether the time of a queue is over."""
+        name, stays_ms = queue.name, queue.expires_ms
+        if queue.auto_delete and name in self.catalog.contents.uses:  # with its last consumer went the node of that
+            stays_ms = USE_LASTS_MS if stays_ms is None else min(stays_ms, USE_LASTS_MS)
+        if stays_ms is None or name in self._touched or self._used_elsewhere(name, now):
+            return False
+        return self._seen_at(name) + stays_ms < now
 
     def _seen_at(self, name: str) -> int:
         """When a queue was used last, as far as is known here."""
