@@ -131,7 +131,7 @@ def test_what_is_dropped_from_the_head_is_a_dead_letter(ends: list[pika.Blocking
     for number in range(20):
         (here, there)[number % 2].basic_publish("", "orders", b"%d" % number, PERSISTENT)
     found = take(there, "graves", 17)
-    assert [body for _, _, body in found] == [b"%d" % number for number in range(17)]
+    assert sorted(int(body) for _, _, body in found) == list(range(17)), "both nodes hand them on, side by side"
     assert {properties.headers["x-death"][0]["reason"] for _, properties, _ in found} == {"maxlen"}
     assert [body for _, _, body in take(here, "orders", 3)] == [b"17", b"18", b"19"]
 
@@ -149,7 +149,7 @@ def test_what_consumers_have_fills_no_queue(ends: list[pika.BlockingConnection])
         there.basic_get("orders")
     for number in range(2, 6):
         (here, there)[number % 2].basic_publish("", "orders", b"%d" % number, PERSISTENT)
-    assert [body for _, _, body in take(there, "graves", 3)] == [b"2", b"3", b"4"]
+    assert sorted(body for _, _, body in take(there, "graves", 3)) == [b"2", b"3", b"4"]
     assert [body for _, _, body in take(here, "orders", 1)] == [b"5"]
 
 

@@ -490,13 +490,15 @@ def test_purge_and_delete(channel: BlockingChannel, connection: pika.BlockingCon
     assert channel.queue_delete("orders").method.message_count == 0  # one that is not there is no error
 
 
-def test_purge_leaves_what_somebody_has(channel: BlockingChannel, connection: pika.BlockingConnection) -> None:
+def test_purge_leaves_what_somebody_has(
+    channel: BlockingChannel, connection: pika.BlockingConnection, native: mqueue.Client
+) -> None:
     channel.exchange_declare("later", "x-delayed-message", arguments={"x-delayed-type": "fanout"})
     channel.queue_declare("orders")
     channel.queue_bind("orders", "later")
     for body in (b"got", b"consumed", b"ready", b"too"):
         channel.basic_publish("", "orders", body)
-    channel.basic_publish("later", "", b"delayed", pika.BasicProperties(headers={"x-delay": 500}))
+    channel.basic_publish("later", "", b"delayed", pika.BasicProperties(headers={"x-delay": 3_600_000}))
     holder = connection.channel()
     got, _, _ = holder.basic_get("orders")
     holder.basic_qos(prefetch_count=1)
@@ -508,6 +510,8 @@ def test_purge_leaves_what_somebody_has(channel: BlockingChannel, connection: pi
     holder.basic_cancel(tag)
     holder.basic_nack(found[0][0], requeue=True)
     holder.basic_ack(got.delivery_tag)
+    (delayed,) = native.scheduled("orders")
+    native.reschedule(delayed, delay=0)
     came = [(method.redelivered, body) for method, _, body in take(channel, "orders", 2)]
     assert came == [(True, b"consumed"), (False, b"delayed")]
     assert channel.queue_purge("orders").method.message_count == 0
