@@ -57,6 +57,29 @@ def test_another_protocol_is_told_ours(port: int) -> None:
             assert line.socket.recv(1) == b""
 
 
+def test_what_a_server_says_it_can(port: int) -> None:
+    with AmqpLine(port) as line:
+        line.send(GREETING)
+        told = line.read().server_properties["capabilities"]
+        assert {name for name, there in told.items() if not there} == {"connection.blocked"}
+    with AmqpLine.opened(port) as line:  # what of the rest is a method, or an argument
+        for asked in (
+            commands.Exchange.Bind(destination="amq.fanout", source="amq.topic", routing_key="k"),
+            commands.Basic.Qos(prefetch_count=1),
+            commands.Queue.Declare(queue="able"),
+            commands.Basic.Consume(queue="able", arguments={"x-priority": 1}),
+            commands.Basic.Consume(queue="amq.rabbitmq.reply-to", no_ack=True),
+            commands.Confirm.Select(),
+        ):
+            assert not isinstance(answer := line.ask(asked), commands.Channel.Close | commands.Connection.Close), answer
+        line.publish("able", b"x")
+        told = [line.read() for _ in range(4)]
+        assert {frame.name for frame in told if hasattr(frame, "name")} >= {"Basic.Ack", "Basic.Deliver"}
+        delivered = next(frame for frame in told if isinstance(frame, commands.Basic.Deliver))
+        line.say(commands.Basic.Nack(delivered.delivery_tag))
+        assert isinstance(line.read(), commands.Basic.Deliver)
+
+
 def test_a_greeting_may_come_byte_by_byte(port: int) -> None:
     with AmqpLine(port) as line:
         for number in range(len(GREETING)):
