@@ -143,6 +143,24 @@ def test_the_dead_outlive_their_queue(server: RunningServer, farewell: str) -> N
         assert len(take(other.channel(), "graves", 300)) == 300
 
 
+def test_the_dead_are_kept_no_longer_than_they_wait(server: RunningServer, connection: pika.BlockingConnection) -> None:
+    """Long properties are no hindrance: for others they are not copied."""
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.queue_declare("graves")
+    channel.queue_declare("brief", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "graves"})
+    for size in (10, 60_000):
+        channel.basic_publish("", "brief", b"x", pika.BasicProperties(headers={"note": "y" * size}))
+        method, _, _ = channel.basic_get("brief")
+        channel.basic_reject(method.delivery_tag, requeue=False)
+        _, properties, _ = take(channel, "graves", 1)[0]
+        assert (len(properties.headers["note"]), properties.headers["x-death"][0]["count"]) == (size, 1)
+    with pytest.raises(pika.exceptions.NackError):
+        channel.basic_publish("", "brief", b"x", pika.BasicProperties(headers={"note": "y" * 66_000}))
+    with mqueue.Client(server.url) as native:
+        eventually(connection, lambda: not list(native.scan("brief.dlq")))
+
+
 @pytest.mark.parametrize("header", ["hello", "\0\5a", "\0\1qgarbage", b"\0\5a", b"\0\1q\xff\xff\xff", b"", "\x90"])
 def test_a_header_of_somebody_else(server: RunningServer, connection: pika.BlockingConnection, header: Any) -> None:
     """Who publishes another way may mean something else by the name: it is a header like others."""

@@ -33,6 +33,8 @@ LOGGER = logging.getLogger("mqueue.amqp")
 Place = tuple[int, str]
 """The id of a dead message, and a topic that it belongs in."""
 
+_SETTINGS = {"retention": {"on_ack": True}}
+"""Of the topic in which the dead wait: what was handed on is there no more."""
 _AT_ONCE = 100
 _PAUSE_SECONDS = 1.0
 _TOLD = frozenset(STORY)
@@ -84,16 +86,20 @@ class Undertaker:
     async def _run(self, name: str) -> None:
         """Those at hand are tried until they are where they belong, and only then the next: what is held here is held
         for good, and nobody else would do it."""
-        supply = self._vhost.broker.supply(dlq_name(topic_of(name)))
+        graves = dlq_name(topic_of(name))
+        supply = self._vhost.broker.supply(graves)
         dead: list[AsyncMessage] = []
         reached: set[Place] = set()
-        told = False
+        told = tidy = False
         try:
             while True:
                 try:
                     if not dead:
                         dead, reached, told = await supply.take_async(_AT_ONCE), set(), False
                     queue = self._vhost.queue(name)
+                    if dead and not tidy:
+                        await self._vhost.broker.configure(graves, **_SETTINGS)
+                        tidy = True
                     if dead and queue is not None:
                         await self._bury(queue, dead, reached)
                     dead = []

@@ -2,8 +2,8 @@
 
 The body is the payload. What a client sent besides, its properties, the exchange and the routing key, is kept as it
 came in one header, `amqp`, and handed out so. For everybody else the content type and headers that are text are headers
-of the message, too. A message with nothing but a delivery mode, sent straight to its queue, has no headers at all. Of
-one that was published in another way its own headers become properties.
+of the message, too, unless that gets long. A message with nothing but a delivery mode, sent straight to its queue, has
+no headers at all. Of one that was published in another way its own headers become properties.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mqueue.broker.message import AnyMessage
+from mqueue.model.limits import KIB
 from mqueue.server.amqp import properties
 from mqueue.server.amqp.properties import PERSISTENT
 from mqueue.server.amqp.tables import short_text
@@ -20,6 +21,8 @@ HEADER = "amqp"
 """exchange and routing key as short texts, then the properties"""
 CONTENT_TYPE = "content-type"
 _SHORT_MAX = 255
+_COPIED_MAX = 32 * KIB
+"""Up to so many bytes in all: what is longer would be refused for being there twice."""
 
 
 def address_of(exchange: str, key: str) -> bytes:
@@ -32,9 +35,9 @@ def headers_of(exchange: str, key: str, raw: bytes, values: Mapping[str, Any]) -
     kind = values.get("content_type")
     if kind:
         headers[CONTENT_TYPE] = kind
-    for name, value in (values.get("headers") or {}).items():
-        if isinstance(value, str) and name not in headers:
-            headers[name] = value
+    copies = {name: value for name, value in (values.get("headers") or {}).items() if isinstance(value, str)}
+    if copies and len(raw) + sum(map(len, copies)) + sum(map(len, copies.values())) <= _COPIED_MAX:
+        headers = {**copies, **headers}
     return headers
 
 
