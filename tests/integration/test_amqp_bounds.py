@@ -12,6 +12,7 @@ import pika
 import pytest
 from pamqp import commands, frame, header
 
+from mqueue.server.amqp.vhost import Vhost
 from mqueue.testing.server import RunningServer
 from tests.integration.amqp_line import AmqpLine, raw
 from tests.integration.rabbits import PATIENCE_SECONDS, connected, eventually, port_of, serving
@@ -129,6 +130,34 @@ def test_properties_count_like_bodies(port: int, monkeypatch: pytest.MonkeyPatch
             line.say(header.ContentHeader(0, 1, properties), number)
         told = line.read_past(commands.Channel.OpenOk)
         assert (told.name, told.reply_code) == ("Connection.Close", 506)
+
+
+def test_namespaces_that_are_empty_are_forgotten(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those in which somebody is, or something, none is."""
+    followed: set[str] = set()
+    run_once = Vhost.run_once
+
+    async def seen(vhost: Vhost) -> None:
+        followed.add(vhost.namespace)
+        await run_once(vhost)
+
+    monkeypatch.setattr(Vhost, "run_once", seen)
+    monkeypatch.setattr("mqueue.server.amqp.face._FORGET_SECONDS", 0)
+    with connected(port, "inhabited") as connection:
+        with connected(port, "furnished") as other:
+            other.channel().queue_declare("orders")
+        for number in range(10):
+            with connected(port, f"empty{number}"):
+                pass
+
+        def forgotten() -> bool:
+            before = followed.copy()
+            followed.clear()
+            return before == {"inhabited", "furnished"}
+
+        eventually(connection, forgotten)
+        with connected(port, "empty0") as again:
+            again.channel().queue_declare("orders")
 
 
 def test_no_confirm_for_a_channel_that_was_closed(tmp_path: Path, disk: threading.Event) -> None:

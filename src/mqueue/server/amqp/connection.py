@@ -37,6 +37,7 @@ from mqueue.server.amqp.session import Session
 
 if TYPE_CHECKING:
     from mqueue.server.amqp.face import AmqpFace
+    from mqueue.server.amqp.vhost import Vhost
 
 LOGGER = logging.getLogger("mqueue.amqp")
 
@@ -288,6 +289,11 @@ class Connection(asyncio.Protocol):
         secured = self._transport.get_extra_info("ssl_object")
         found: bytes | None = None if secured is None else secured.getpeercert(True)
         return found
+
+    @property
+    def vhost(self) -> Vhost | None:
+        """Where it is, once it has been let in."""
+        return None if self._session is None else self._session.vhost
 
     # How it goes on, and ends
 

@@ -22,6 +22,9 @@ class Debts:
     def __init__(self) -> None:
         self._open: list[Debt] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
     async def settle(self, debt: Debt) -> None:
         """Now, or else later."""
         try:

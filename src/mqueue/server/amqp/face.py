@@ -26,6 +26,8 @@ _BACKLOG = 4096
 _BEAT_SECONDS = 1.0
 _FOLLOW_SECONDS = 0.5
 """So often the catalogs are looked at: what another node has changed is seen within a second."""
+_FORGET_SECONDS = 60.0
+"""A namespace in which there is nobody and nothing is followed for so long."""
 _PROOF_SECONDS = 10.0
 """So often it is asked whether what a client logged in with still holds."""
 
@@ -46,6 +48,8 @@ class AmqpFace:
         self._connections: set[Connection] = set()
         self.counts = Counts()
         self._vhosts: dict[str, asyncio.Task[Vhost]] = {}
+        self._seen: dict[str, float] = {}
+        """By namespace: when somebody entered it or left it last."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._duties: list[asyncio.Task[None]] = []
         self._server: asyncio.Server | None = None
@@ -107,6 +111,8 @@ class AmqpFace:
 
     def dismiss(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        if connection.vhost is not None:
+            self._seen[connection.vhost.namespace] = asyncio.get_running_loop().time()
 
     def enter(self, proof: dict[str, str], peer: str, certificate: bytes | None) -> Rights:
         """Who it is. Raises Unauthorized or QuotaExceeded."""
@@ -116,6 +122,7 @@ class AmqpFace:
 
     async def vhost(self, namespace: str) -> Vhost:
         """Shared by all who are in it; its catalog has been read."""
+        self._seen[namespace] = asyncio.get_running_loop().time()
         task = self._vhosts.get(namespace)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             task = self._vhosts[namespace] = self.later(self._made(namespace))
@@ -154,7 +161,16 @@ class AmqpFace:
             connection.beat(now, patience)
 
     async def _follow(self) -> None:
+        self._forget()
         await asyncio.gather(*(_attempt(vhost.run_once) for vhost in self._open()))
+
+    def _forget(self) -> None:
+        """Who looks into many namespaces, and makes nothing there, leaves nothing behind here."""
+        before = asyncio.get_running_loop().time() - _FORGET_SECONDS
+        inhabited = {connection.vhost for connection in self._connections}
+        for vhost in self._open():
+            if self._seen[vhost.namespace] < before and vhost not in inhabited and vhost.idle:
+                del self._vhosts[vhost.namespace], self._seen[vhost.namespace]
 
     async def _keep(self) -> None:
         await asyncio.gather(*(_attempt(vhost.keep_gotten) for vhost in self._open()))

@@ -44,7 +44,7 @@ _SETTLEMENTS = frozenset(method.to_bytes(4, "big") for method in (ACK, NACK, REJ
 class Session:
     def __init__(self, connection: Connection, vhost: Vhost, rights: Rights, channels_max: int) -> None:
         self._connection = connection
-        self._vhost = vhost
+        self.vhost = vhost
         self._channels_max = channels_max
         self._channels: dict[int, Channel] = {}
         topology = Topology(vhost, rights, connection.name)
@@ -59,7 +59,7 @@ class Session:
 
     def take(self, incoming: Iterable[tuple[int, int, bytes]]) -> None:
         """Frames as they came. Raises Fault where the connection has to end."""
-        channels, bytes_max, publish = self._channels, self._vhost.limits.payload_bytes_max, self._work.publish
+        channels, bytes_max, publish = self._channels, self.vhost.limits.payload_bytes_max, self._work.publish
         settlings: list[Settling] = []
         for kind, number, payload in incoming:
             channel = channels.get(number)
@@ -163,13 +163,13 @@ class Session:
         full = not self._connection.takes_more
         faults = batch.take(settlings) if settlings else []
         if batch:
-            self.ring() if full else batch.ring(self._vhost)
-            self._pipeline.begin(batch.settle(self._vhost))
+            self.ring() if full else batch.ring(self.vhost)
+            self._pipeline.begin(batch.settle(self.vhost))
         if published:
             routed = await self._publisher.route(published)
             self._connection.flush()  # what comes back, though nobody waits for a confirm
             faults += routed.faults
-            self._pipeline.begin(self._vhost.outlet.send(routed.items), partial(self._confirm, routed))
+            self._pipeline.begin(self.vhost.outlet.send(routed.items), partial(self._confirm, routed))
         for channel, fault in faults:
             self._end_by(channel, fault)
         await self._pipeline.room()
@@ -203,7 +203,7 @@ class Session:
         """The client reads again: there is room for its consumers."""
         for channel in self._channels.values():
             for consumer in channel.consumers.values():
-                dispatcher = self._vhost.dispatchers.get(consumer.queue)
+                dispatcher = self.vhost.dispatchers.get(consumer.queue)
                 if dispatcher is not None:
                     dispatcher.ring()
 
@@ -218,7 +218,7 @@ class Session:
     def _end_channel(self, channel: Channel, fault: Fault) -> None:
         if not (channel.closing or channel.closed or self._ended):
             channel.closing = True
-            self._vhost.counts.faults += 1
+            self.vhost.counts.faults += 1
             channel.drop_partial()
             told = commands.Channel.Close(fault.code, "", fault.method >> 16, fault.method & 0xFFFF)
             told.reply_text = fault.text
@@ -239,8 +239,8 @@ class Session:
         batch.give_back(channel.settled(0, True))
         for consumer in consumers:
             await self._methods.part(consumer)
-        batch.ring(self._vhost)
-        await batch.settle(self._vhost)
+        batch.ring(self.vhost)
+        await batch.settle(self.vhost)
 
     async def finish(self) -> None:
         """Do what has come so far."""
@@ -266,4 +266,4 @@ class Session:
         self._close_channels()
         for channel in list(self._channels.values()):
             await self._let_go(channel)
-        await self._vhost.disown(self._connection.name)
+        await self.vhost.disown(self._connection.name)

@@ -82,6 +82,11 @@ class Vhost:
 
     # What there is
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to be done while nobody is here."""
+        return not (self.catalog.contents.queues or self.gotten or self.debts or self.owned or self.dispatchers)
+
     def queue(self, name: str) -> Queue | None:
         return self.catalog.contents.queues.get(name)
 
