@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
+from time import sleep
 from typing import Any, Protocol
 
 from benchmarks.amqp_load import Line
@@ -25,6 +26,8 @@ from benchmarks.rabbit import Rabbit, cpu_seconds, missing
 SIZE = 200
 IDLE = 1_000
 IDLE_BYTES_MAX = 64 * 1024
+HEARTBEAT_SECONDS = 4
+BEATS = 5
 QUEUES: dict[str, dict[str, Any]] = {"classic": {}, "quorum": {"x-queue-type": "quorum"}}
 TARGETS = {"classic": 1.0, "quorum": 1.5}
 
@@ -153,15 +156,21 @@ def _race(ours: Ours, theirs: Rabbit | None, connections: int, count: int, round
 
 
 def idle(profile: Profile) -> Iterator[Result]:
-    """What connections cost that only beat."""
+    """What connections cost that only beat, and that they stay while they do."""
     with scratch() as place:
         ours = Ours(place / "mqueue")
         lines: list[Line] = []
         try:
             before = ours.memory
             count = IDLE if profile.name == "full" else IDLE // 10
-            lines += [Line(ours.port, heartbeat=60) for _ in range(count)]
+            lines += [Line(ours.port, HEARTBEAT_SECONDS) for _ in range(count)]
+            for _ in range(BEATS):
+                for line in lines:
+                    line.beat()
+                sleep(HEARTBEAT_SECONDS / 2)
             each = (ours.memory - before) / count
+            for line in lines:
+                line.check()
             yield Result(f"{count} connections that beat, each", each, "B", "<=", IDLE_BYTES_MAX)
         finally:
             for line in lines:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
 
-from pamqp import commands, frame, header
+from pamqp import commands, frame, header, heartbeat
 
 WINDOW = 2_000
 """So many messages of a publisher are on their way and not confirmed, or so many of a consumer not acked, at most."""
@@ -33,7 +33,7 @@ _PATIENCE_SECONDS = 60
 class Line:
     """One connection, one channel."""
 
-    def __init__(self, port: int, heartbeat: int = 0) -> None:
+    def __init__(self, port: int, heartbeat_seconds: int = 0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._rest = b""
@@ -41,7 +41,7 @@ class Line:
         self.read()
         self.say(commands.Connection.StartOk({}, "PLAIN", "\0guest\0guest", "en_US"), 0)
         tune = self.read()
-        self.say(commands.Connection.TuneOk(tune.channel_max, tune.frame_max, heartbeat), 0)
+        self.say(commands.Connection.TuneOk(tune.channel_max, tune.frame_max, heartbeat_seconds), 0)
         self.ask(commands.Connection.Open(), 0)
         self.ask(commands.Channel.Open(), 1)
 
@@ -51,6 +51,16 @@ class Line:
 
     def say(self, told: Any, channel: int = 1) -> None:
         self.socket.sendall(frame.marshal(told, channel))
+
+    def beat(self) -> None:
+        self.say(heartbeat.Heartbeat(), 0)
+
+    def check(self) -> None:
+        """Raise unless it is answered still, and was beaten to."""
+        found = self.ask(commands.Channel.Open(), 2)
+        assert isinstance(found, heartbeat.Heartbeat), "nothing was heard of the server"
+        while isinstance(found, heartbeat.Heartbeat):
+            found = self.read()
 
     def read(self) -> Any:
         """One frame."""
