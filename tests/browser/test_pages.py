@@ -133,6 +133,45 @@ def test_a_redrive_is_stopped(server: RunningServer, q: mqueue.Client, visit: Vi
     page.get_by_text("4 of 4").wait_for()
 
 
+def test_only_the_dead_that_were_shown_go(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    """Who has read a number and said yes to it means that many, whatever died since."""
+
+    def die(number: int) -> None:
+        q.publish_many("grows", [b"x"] * number)
+        for _ in range(number):
+            settled(q, "grows", "no")
+
+    die(3)
+    page = visit(f"{server.url}/#/t/default/grows/dead")
+    page.get_by_text("3 of 3").wait_for()
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_role("heading", name="Delete 3 dead messages?").wait_for()
+    die(4)
+    page.get_by_text("7 of 7").wait_for()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.get_by_text("3 messages are deleted.").wait_for()
+    page.get_by_text("4 of 4").wait_for()
+    page.get_by_role("button", name="Redrive", exact=True).first.click()
+    page.get_by_role("heading", name="Redrive 4 messages?").wait_for()
+    die(1)
+    page.get_by_role("dialog").get_by_role("button", name="Redrive").click()
+    page.get_by_text("4 messages are ready again.").wait_for()
+    page.get_by_text("1 of 1").wait_for()
+    assert len(q.dlq("grows")) == 1
+
+
+def test_an_edited_message_that_somebody_brought_back(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    q.publish("twice", "original")
+    settled(q, "twice", "no")
+    page = visit(f"{server.url}/#/t/default/twice/dead")
+    page.get_by_role("button", name="Edit…").click()
+    page.get_by_label("Payload").fill("copy")
+    q.dlq("twice").redrive()
+    page.get_by_role("button", name="Republish").click()
+    page.get_by_text("The copy is published, but the dead message was there no more").wait_for()
+    assert sorted(m.text() for m in q.receive("twice", limit=10)) == ["copy", "original"]
+
+
 def test_what_is_scheduled_is_moved_and_cancelled(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
     soon, late = (q.publish("reminders", text, delay="1h") for text in ("soon", "late"))
     page = visit(f"{server.url}/#/scheduled")

@@ -1,7 +1,7 @@
 // The workbench of the dead: what they died of, and what is to become of them: back, back at a pace, changed, or gone.
 
 import { get, may, path, post, send } from "./api.js";
-import { fill, h, say } from "./dom.js";
+import { fill, h, refill, say } from "./dom.js";
 import { bytes, count, payloadBytes, preview, span } from "./format.js";
 import { eventsOf } from "./live.js";
 import { pick } from "./overview.js";
@@ -10,6 +10,7 @@ import { draftFields } from "./publish.js";
 import { topicHead } from "./topic.js";
 
 const SHOWN = 50;
+const AGAIN_MS = 3000;
 
 export default function dead(context) {
   if (!context.topic) return pick(context, { title: "Dead letters", about: "Topics with messages that were given up. Choose one to see what they died of, and to bring them back.", sort: "dead", part: "dead", empty: "Nothing is dead." });
@@ -24,23 +25,38 @@ export default function dead(context) {
   const form = h("form", { class: "filters", onsubmit: (event) => { event.preventDefault(); choose(filter.value.trim()); } },
     grow(field("Filter", filter)), h("button", { class: "button" }, "Show"), query.filter ? button("All", () => choose("")) : null);
   const bench = new Bench(context, base, query.filter, () => load());
+  let known, later, busy = false;
 
   const load = async () => {
+    clearTimeout(later);
+    busy = true;
+    known = live.view?.rows[0]?.dead;
     try {
       const [sorted, found] = await Promise.all([get(`${base}/errors`, { namespace }, stop.signal), get(base, { namespace, filter: query.filter, limit: SHOWN, preview: 256 }, stop.signal)]);
-      fill(errors, errorTable(sorted.errors, query.filter, choose));
+      refill(errors, errorTable(sorted.errors, query.filter, choose));
       bench.found(found.count);
-      fill(list, deadTable(context, found, mine, load));
+      refill(list, ...deadTable(context, found, mine, load));
     } catch (problem) {
       if (problem.name === "AbortError") return;
       fill(list, trouble(problem, load));
       if (errors.querySelector(".waiting")) fill(errors);
+    } finally {
+      busy = false;
+      if (!stop.signal.aborted) later = setTimeout(notice, AGAIN_MS);
     }
   };
+  /** What died, came back or was deleted since the list was asked for. To ask is to walk through all: not at every count. */
+  const notice = () => {
+    later = null;
+    const row = live.view?.rows[0];
+    if (row && row.dead !== known && !bench.stop) load();
+  };
+  const see = () => { if (!busy && !later) notice(); };
+  live.addEventListener("view", see);
   live.watch({ namespace, topic, limit: 1 });
   load();
   return {
-    title: `${topic} dead letters`, close: () => { stop.abort(); bench.close(); },
+    title: `${topic} dead letters`, close: () => { stop.abort(); clearTimeout(later); live.removeEventListener("view", see); bench.close(); },
     element: h("div", {}, topicHead({ ...context, again: load }, "dead"), panel("What they died of", errors), panel("The dead", form, mine ? bench.element : null, list)),
   };
 }
@@ -85,13 +101,15 @@ async function edit({ namespace, topic }, shown, load) {
       const message = { ...draft.read(), fairness_key: original.fairness_key, headers_base64: one.headers_base64, idempotency_key: `edited-${one.id}` };
       if (message.key === undefined) message.key_base64 = one.key_base64;
       const answer = await post(path("topics", topic, "messages"), { messages: [message] }, { namespace });
-      await post(path("topics", topic, "dlq", "delete"), { filter: `id = ${one.id}` }, { namespace });
-      tell("The copy is published, the dead message is deleted.", "good", messageLink(namespace, answer.receipts[0].id));
+      const { deleted } = await post(path("topics", topic, "dlq", "delete"), { filter: `id = ${one.id}` }, { namespace });
+      const [said, kind] = deleted ? ["The copy is published, the dead message is deleted.", "good"] : ["The copy is published, but the dead message was there no more: somebody has brought it back or deleted it meanwhile.", "bad"];
+      tell(said, kind, messageLink(namespace, answer.receipts[0].id));
       load();
     } });
 }
 
-/** What is done to all that match. One thing at a time; a redrive tells how far it is. */
+/** What is done to all that match: to as many as were shown, whatever dies meanwhile. One thing at a time; a redrive tells
+ * how far it is. */
 class Bench {
   constructor({ namespace, topic }, base, filter, done) {
     Object.assign(this, { namespace, topic, base, filter, done, stop: null, count: 0 });
@@ -119,22 +137,22 @@ class Bench {
   ask() {
     const rate = Number(this.rate.value);
     if (this.rate.value && !(rate > 0)) return tell(`A rate is a number above 0, not “${this.rate.value}”.`, "bad");
-    const pace = rate ? `at ${count(rate)} a second: about ${span(this.count / rate)}` : "all at once";
-    confirmed(`Redrive ${count(this.count)} messages?`, `Each becomes ready again in the group that it died in, ${pace}. It can be stopped, and goes on when it is started again.`, "Redrive", async () => { this.redrive(rate || null); });
+    const most = this.count;
+    const pace = rate ? `at ${count(rate)} a second: about ${span(most / rate)}` : "all at once";
+    confirmed(`Redrive ${count(most)} messages?`, `Each becomes ready again in the group that it died in, ${pace}. It can be stopped, and goes on when it is started again.`, "Redrive", async () => { this.redrive(most, rate || null); });
   }
 
-  async redrive(rate) {
+  async redrive(most, rate) {
     this.stop = new AbortController();
     this.found(this.count);
     this.progress.hidden = false;
     this.halt.hidden = false;
     this.bar.value = 0;
-    const all = this.count;
     let last = { redriven: 0, matched: 0 };
-    const tellHow = (data) => { last = data; this.bar.value = all ? data.redriven / Math.max(all, data.matched) : 1; say(this.said, `${count(data.redriven)} of ${count(Math.max(all, data.matched))} are ready again`); };
+    const tellHow = (data) => { last = data; this.bar.value = data.redriven / most; say(this.said, `${count(data.redriven)} of ${count(most)} are ready again`); };
     try {
       tellHow(last);
-      const answer = await send("POST", `${this.base}/redrive`, { query: { namespace: this.namespace }, body: { ...this.body, rate }, signal: this.stop.signal, accept: "text/event-stream" });
+      const answer = await send("POST", `${this.base}/redrive`, { query: { namespace: this.namespace }, body: { ...this.body, limit: most, rate }, signal: this.stop.signal, accept: "text/event-stream" });
       for await (const { event, data } of eventsOf(answer)) {
         if (event === "progress" || event === "done") tellHow(data);
         if (event === "failed") throw new Error(data.error.message);
@@ -152,8 +170,9 @@ class Bench {
   }
 
   remove() {
-    confirmed(`Delete ${count(this.count)} dead messages?`, "They are listed no more and cannot be redriven. This cannot be taken back.", "Delete", async () => {
-      const done = await post(`${this.base}/delete`, this.body, { namespace: this.namespace });
+    const most = this.count;
+    confirmed(`Delete ${count(most)} dead messages?`, "They are listed no more and cannot be redriven. This cannot be taken back.", "Delete", async () => {
+      const done = await post(`${this.base}/delete`, { ...this.body, limit: most }, { namespace: this.namespace });
       tell(`${count(done.deleted)} messages are deleted.`);
       this.done();
     });
