@@ -95,7 +95,7 @@ def test_deliveries_in_all(make, clock, retries: int) -> None:
         clock.advance("2m")
     assert q.receive("t") == []
     assert q.stats("t").dead == 1
-    assert q.explain(m).code == "settled"
+    assert q.explain(m).code == "dead"
 
 
 def test_failures_and_timeouts_count_together(q, clock) -> None:

@@ -155,6 +155,27 @@ def test_explain_settled(q) -> None:
     assert q.explain(r).code == "ready"
 
 
+def test_explain_dead(q) -> None:
+    r = q.publish("t", b"x")
+    q.create_group("t", "other")
+    receive_one(q, "t").reject("no such address")
+    why = q.explain(r)
+    assert why.code == "dead"
+    assert str(why) == "group 'default' has given it up: rejected, no such address; the dead go to 't.dlq'"
+    assert q.explain(r, group="other").code == "ready"
+    q.dlq("t").redrive()
+    assert q.explain(r).code == "ready"
+    take(q, "t")
+    assert q.explain(r).code == "settled"
+
+
+def test_explain_dead_that_go_nowhere(make) -> None:
+    q = make(dlq=False, max_retries=0)
+    r = q.publish("t", b"x")
+    receive_one(q, "t").nack(error="boom")
+    assert str(q.explain(r)) == "group 'default' has given it up: max_retries, boom"
+
+
 def test_explain_what_ended(q, clock) -> None:
     expired, cancelled = q.publish("t", b"x", ttl="1s"), q.publish("t", b"x", delay="1h")
     q.cancel(cancelled)

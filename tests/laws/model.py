@@ -340,7 +340,7 @@ class Model:
         if entry is None:
             return "before_start"
         if entry.state != "ready":
-            return "settled" if entry.state in OVER else entry.state
+            return "settled" if entry.state in OVER and entry.state != "dead" else entry.state
         if not self.room(name):
             return "in_flight_max"
         return "ready" if self.ready(name)[0].id == id else "behind"

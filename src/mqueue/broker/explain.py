@@ -17,6 +17,7 @@ from mqueue.model import events as ev
 from mqueue.model.errors import NotFound
 from mqueue.model.lifecycle import Kind
 from mqueue.model.times import rfc3339, to_datetime
+from mqueue.store.bury import dlq_of
 from mqueue.store.keys import keys_in, learn
 from mqueue.store.order import due_of, order_key
 from mqueue.wire.frame import Frame
@@ -82,10 +83,7 @@ def trace(engine: Engine, namespace: str, id: int) -> Trace:
     with engine.lock:
         engine.tick()
         topic, frame, row = find(engine, namespace, id)
-        engine.store.flush()
-        journal: Iterable[ev.Event] = ()
-        if topic.settings.trace:
-            journal = engine.store.log.events(topic.id, frame.partition, frame.base + row, frame.base + row + 1)
+        journal = _journal(engine, topic, frame, row)
         standbys = engine.store.log.standbys(frame.at_of(row))
     events = [*_born(frame, row, standbys), *_lived(journal, frame.partition, frame.base + row)]
     return Trace(id, topic.name, tuple(TraceEvent(to_datetime(at), kind.value, detail) for at, kind, detail in events))
@@ -96,9 +94,21 @@ def explain(engine: Engine, namespace: str, id: int, group_name: str) -> Explana
         now = engine.tick()
         topic, frame, row = find(engine, namespace, id)
         group = topic.groups.get(group_name)
-        return _message_state(engine, topic, frame, row, now) or _delivery_state(
+        found = _message_state(engine, topic, frame, row, now) or _delivery_state(
             engine, topic, group, frame, row, group_name, now
         )
+        if found.code != "settled":
+            return found
+        journal, dlq = _journal(engine, topic, frame, row), dlq_of(topic)
+    return _death(journal, frame.partition, frame.base + row, group_name, dlq) or found
+
+
+def _journal(engine: Engine, topic: Topic, frame: Frame, row: int) -> Iterable[ev.Event]:
+    """What happened to a message, and more; it may be walked with the lock let go."""
+    engine.store.flush()
+    if not topic.settings.trace:
+        return ()
+    return engine.store.log.events(topic.id, frame.partition, frame.base + row, frame.base + row + 1)
 
 
 def _message_state(engine: Engine, topic: Topic, frame: Frame, row: int, now: int) -> Explanation | None:
@@ -156,6 +166,21 @@ def _delivery_state(
         return Explanation("behind", f"{ahead} messages go before it{more}", ahead=ahead)
     since = rfc3339(group.heard_at)
     return Explanation("ready", f"it is next; group {name!r} last asked for messages at {since}")
+
+
+def _death(journal: Iterable[ev.Event], partition: int, offset: int, name: str, dlq: str | None) -> Explanation | None:
+    """Whether it was given up: of what a group is done with, the state does not tell how it ended. The newest event
+    goes first: what is asked about has mostly just happened."""
+    for event in reversed(list(journal)):
+        if not isinstance(event, ev.Settled | ev.Diverted | ev.Redriven) or event.group != name:
+            continue
+        for part in told(event, partition, offset, offset + 1):
+            if part.kind is not Kind.DEAD:
+                return None
+            why = detail(event, part.attempt).removeprefix(f"{name}, ")
+            where = f"; the dead go to {dlq!r}" if dlq else ""
+            return Explanation("dead", f"group {name!r} has given it up: {why}{where}")
+    return None
 
 
 def _turn_state(

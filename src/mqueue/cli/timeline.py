@@ -46,6 +46,7 @@ _CODES = {
     "scheduled": "cyan",
     "expired": _BAD,
     "cancelled": _BAD,
+    "dead": _BAD,
     "diverted": _BAD,
 }
 """Why a message is not delivered; all others wait for something."""

@@ -125,7 +125,7 @@ async def _is_deleted(call: Call, queue: Queue, id: int) -> bool:
     try:
         if await topic_of(call.behind, id) != queue.place.name:
             return False
-        return (await call.broker.explain(id)).code in ("settled", "cancelled", "expired")
+        return (await call.broker.explain(id)).code in ("settled", "dead", "cancelled", "expired")
     except NotFound:
         return False
 
