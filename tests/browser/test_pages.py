@@ -312,6 +312,28 @@ def test_times_that_have_passed_are_never_in_the_future(server: RunningServer, v
     assert told == ["0s ago", "in 1h", "1h ago", "2ms", "0s", "1m 15s"]
 
 
+def test_json_is_set_out_and_nothing_else(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    page = visit(server.url)
+    good = ["{}", "[ ]", "[[],{}]", '"x"', ' {"a":[1,{"b":"{,:}\\\\\\""},null],"c":{"d":true}}\n']
+    bad = ["", "{", "[1,]", "[" * 5000 + "]" * 5000]
+    told = page.evaluate(
+        'async (texts) => texts.map((await import("/dashboard/format.js")).pretty)',
+        [*good, *bad],
+    )
+    assert told == [*(json.dumps(json.loads(text), indent=2) for text in good), *(None for _ in bad)]
+    lines = [
+        '  "id": 9007199254740993,',
+        '  "id": 123456789012345678,',
+        '  "total": 1.0,',
+        '  "far": 1e400,',
+        '  "sign": "\\u0041"',
+    ]
+    exact = q.publish("exact", "{" + "".join(lines) + "}")
+    page.goto(f"{server.url}/#/m/default/{exact.id}")
+    page.locator("pre.json").wait_for()
+    assert page.locator("pre").inner_text().splitlines() == ["{", *lines, "}"]
+
+
 def test_where_one_is_can_be_seen_and_heard(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
     q.publish("somewhere", "x")
     page = visit(f"{server.url}/#/t/default/somewhere/settings", viewport={"width": 390, "height": 800})

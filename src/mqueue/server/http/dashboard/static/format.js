@@ -123,13 +123,30 @@ export function hex(data, most, wide = 16) {
   return lines.join("\n");
 }
 
-/** JSON set out in lines; null if it is none. */
+const TOKEN = /"(?:[^"\\]+|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
+const PRETTY_MAX = 1 << 24;
+
+/** JSON set out in lines; null if it is none, or nested so deep that it would be all indent. Made of its own text: numbers
+ * keep all their digits, names that come twice come twice. */
 export function pretty(text) {
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
+    JSON.parse(text);
   } catch {
     return null;
   }
+  const parts = [];
+  let depth = 0, size = 0, before = "";
+  for (const [token] of text.matchAll(TOKEN)) {
+    const first = before === "{" || before === "[", ends = token === "}" || token === "]";
+    if (ends) depth -= 1;
+    const line = (ends ? !first : first || before === ",") ? `\n${"  ".repeat(depth)}` : "";
+    if (token === "{" || token === "[") depth += 1;
+    parts.push(line, token === ":" ? ": " : token);
+    before = token;
+    size += line.length + token.length;
+    if (size > PRETTY_MAX) return null;
+  }
+  return parts.join("");
 }
 
 /** One line of a payload, for a table. Signs that would not be seen are shown as dots. */
