@@ -238,6 +238,15 @@ def test_groups_members_and_jobs_are_shown(server: RunningServer, q: mqueue.Clie
     page.get_by_role("rowheader", name="archive").wait_for()
 
 
+def test_tiles_and_charts_of_a_topic_say_the_same(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    q.publish_many("orders", [b"x"] * 5)
+    q.nack(q.receive("orders", group="billing", limit=2, visibility="1h")[:1], delay="1h")
+    q.receive("orders", group="mail", limit=3, visibility="1h")
+    page = visit(f"{server.url}/#/t/default/orders")
+    page.get_by_role("img", name=re.compile("^Backlog, now: ready 3, in flight 4, retrying 1$")).wait_for()
+    assert [page.locator(f".tile.{kind} strong").inner_text() for kind in ("ready", "leased", "waiting")] == list("341")
+
+
 def test_unknown_and_broken_places_are_told(server: RunningServer, visit: Visit) -> None:
     page = visit(f"{server.url}/#/m/default/123456789012")
     page.get_by_role("alert").get_by_text("message 123456789012 is not there").wait_for()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 import mqueue
 from mqueue.broker.tallies import Tally, tallies
 from mqueue.server.http.v1.overview import changes
-from mqueue.server.overview.rows import STUCK_MS, Rows, added, sums
+from mqueue.server.overview.rows import STUCK_MS, Row, Rows, added, sums
 from mqueue.server.overview.sampler import Sampler, counts_of
 from mqueue.server.overview.window import Asked, see, shown
 from mqueue.server.placing.glancing import joined
@@ -21,8 +22,10 @@ EVERYBODY = Principal("ann", parse_grants(["admin:*"]))
 
 
 def tally(topic: str, namespace: str = "default", made_at: int = 1, **numbers: int) -> Tally:
-    names = [name for name in Tally.__struct_fields__ if name not in ("namespace", "topic", "made_at")]
-    return Tally(namespace, topic, made_at, **{name: numbers.get(name, 0) for name in names})
+    names = [name for name in Tally.__struct_fields__ if name not in ("namespace", "topic", "made_at", "by_group")]
+    told = {name: numbers.get(name, 0) for name in names}
+    by_group = (("default", told["acked"], told["oldest_at"]),) if told["groups"] else ()
+    return Tally(namespace, topic, made_at, **told, by_group=by_group)
 
 
 def counted(rows: Rows, now: int, *found: Tally, seconds: float = 2.0) -> None:
@@ -93,6 +96,53 @@ def test_stuck_is_what_is_ready_for_a_minute_while_nothing_is_acked() -> None:
     assert {row.topic: row.stuck for row in rows.all} == {"held": True, "unread": False}
     counted(rows, 3000 + STUCK_MS, tally("held", ready=1, groups=1, oldest_at=1000, acked=9), unread)
     assert not any(row.stuck for row in rows.all)
+
+
+def test_a_group_that_is_stuck_is_not_hidden_by_one_that_is_not(manual_clock: ManualClock) -> None:
+    rows = Rows()
+
+    def look() -> Row:
+        manual_clock.advance("2s")
+        counted(rows, int(manual_clock.now()), *(one for some in tallies(q, 2) for one in some))
+        return next(row for row in rows.all if row.topic == "orders")
+
+    with mqueue.Broker(clock=manual_clock, max_retries=0) as q:
+        q.create_group("orders", "billing")
+        q.create_group("orders", "mail")
+        q.publish("orders", b"x")
+        looked = []
+        for _ in range(STUCK_MS // 2000 - 1):
+            looked.append(look().stuck)
+            q.publish("orders", b"x")
+            q.ack(q.receive("orders", group="billing"))
+        assert not any(looked)
+        assert look().stuck
+        q.ack(q.receive("orders", group="mail"))
+        assert not look().stuck
+
+
+def test_what_waits_for_its_retry_is_of_all_groups() -> None:
+    with mqueue.Broker() as q:
+        q.create_group("orders", "billing")
+        q.create_group("orders", "mail")
+        q.publish_many("orders", [b"x"] * 9)
+        q.nack(q.receive("orders", group="billing", limit=3), delay="1h")
+        q.ack(q.receive("orders", group="billing", limit=9))
+        [[one]] = list(tallies(q, 10))
+        assert (one.ready, one.waiting) == (9, 3)
+
+
+def test_an_update_is_small() -> None:
+    """However many topics there are, and if all of a window have changed."""
+    sampler = Sampler(counts_of(mqueue.Broker()), ManualClock())
+    numbers = dict.fromkeys(("published", "acked", "ready", "waiting", "leased", "scheduled", "dead"), 123_456_789)
+    topics = [f"a-topic-with-a-long-name.{n:05}" for n in range(10_000)]
+    counted(sampler.rows, 1000, *(tally(topic, groups=3, oldest_at=1, **numbers) for topic in topics))
+    sampler._add_up(1000, 1.0)
+    whole = shown(sampler, see(sampler, Asked(), EVERYBODY, 0))
+    assert len(whole.rows) == 100
+    assert len(msgspec.json.encode(whole)) < 100_000
+    assert len(msgspec.json.encode(changes(msgspec.structs.replace(whole, rows=[]), whole))) < 100_000
 
 
 def test_topics_that_are_gone_are_not_shown() -> None:

@@ -19,10 +19,10 @@ _LOOKS_MAX = 1000
 
 
 class Tally(Struct, frozen=True, gc=False):
-    """`ready` and `waiting` are of the group that is furthest behind; `leased`, `acked` and `dead` of all together.
+    """`ready` is of the group that is furthest behind; `waiting`, `leased`, `acked` and `dead` of all together.
 
     `published`, `delivered` and `acked` only rise, but for a seek. `oldest_at`: since when the message that is ready
-    longest is visible, in milliseconds; 0: nothing is ready.
+    longest is visible, in milliseconds; 0: nothing is ready. `by_group`: (name, `acked`, `oldest_at`) of each.
     """
 
     namespace: str
@@ -39,6 +39,7 @@ class Tally(Struct, frozen=True, gc=False):
     oldest_at: int
     groups: int
     cursors: int
+    by_group: tuple[tuple[str, int, int], ...]
 
 
 def tallies(broker: Broker, at_once: int) -> Iterator[Sequence[Tally]]:
@@ -61,17 +62,21 @@ def tally(topic: Topic) -> Tally:
         scheduled += partition.scheduled
     delivered = acked = dead = leased = ready = waiting = oldest = 0
     deepest = -1
+    by_group = []
     for group in topic.groups.values():
         delivered += group.delivered
         acked += group.acked
         dead += group.dead
         leased += group.in_flight
         here, away = _before(group)
+        waiting += away
         if here + away + group.in_flight > deepest:
-            deepest, ready, waiting = here + away + group.in_flight, here, away
+            deepest, ready = here + away + group.in_flight, here
+        since = 0
         if here:
             since = _oldest(group)
             oldest = min(oldest, since) if oldest else since
+        by_group.append((group.name, group.acked, since))
     if deepest < 0:
         ready, oldest = _unread(topic)
     return Tally(
@@ -89,6 +94,7 @@ def tally(topic: Topic) -> Tally:
         oldest,
         len(topic.groups),
         len(topic.pins),
+        tuple(by_group),
     )
 
 

@@ -9,10 +9,10 @@ from msgspec import Struct
 
 
 class RowOut(Struct, omit_defaults=True, gc=False):
-    """One topic. `ready` and `waiting` are of the group that is furthest behind; `leased` and `dead` of all together.
+    """One topic. `ready` is of the group that is furthest behind; `waiting`, `leased` and `dead` of all together.
 
-    `oldest_at`: since when the message that is ready longest is visible. `stuck`: it has been so for a minute, and
-    nothing is acked.
+    `oldest_at`: since when the message that is ready longest is visible. `stuck`: a group has had something ready for a
+    minute, and has acked nothing for as long.
     """
 
     namespace: str

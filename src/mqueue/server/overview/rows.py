@@ -16,7 +16,7 @@ from msgspec import Struct
 from mqueue.broker.tallies import Tally
 
 STUCK_MS = 60_000
-"""So long the oldest ready message of a topic may wait while nothing is acked: then it is stuck."""
+"""So long the oldest ready message of a group may wait while the group acks nothing: then its topic is stuck."""
 _CALM = 0.5
 """How much of a rate is what it was before: numbers that jump cannot be read."""
 _STILL = 0.05
@@ -46,6 +46,8 @@ class Row(Struct, gc=False):
     interest: float = 0.0
     counted: int = 0
     """The number of the count that it was seen in last."""
+    acked_at: dict[str, int] = {}
+    """By group: when it was counted that it had acked something; 0: not since this is looked at."""
 
 
 class Sums(Struct, frozen=True):
@@ -66,7 +68,7 @@ class Sums(Struct, frozen=True):
 _ADDED = [name for name in Sums.__struct_fields__ if name not in ("topics", "oldest_at")]
 _GETTERS = [attrgetter(name) for name in _ADDED]
 _OLDEST = attrgetter("oldest_at")
-_KEPT = tuple(name for name in Tally.__struct_fields__ if name not in ("namespace", "topic", "made_at"))
+_KEPT = tuple(name for name in Tally.__struct_fields__ if name not in ("namespace", "topic", "made_at", "by_group"))
 _COUNTS = attrgetter(*_KEPT)
 _NAMED = attrgetter("namespace", "topic")
 
@@ -112,12 +114,12 @@ class Rows:
                 row = by_name[name] = Row(tally, tally.namespace, tally.topic, *_COUNTS(tally))
                 if self._since and tally.made_at >= self._since:
                     row.published = row.acked = 0
-                    _change(row, tally, seconds)
+                    _change(row, tally, seconds, now)
                 row.interest = interest(row)
             elif row.in_per_second or row.out_per_second or tally != row.tally:
-                _change(row, tally, seconds)
+                _change(row, tally, seconds, now)
             row.counted = number
-            stuck = bool(row.groups and row.oldest_at and not row.out_per_second and now - row.oldest_at >= STUCK_MS)
+            stuck = bool(row.groups and row.oldest_at and now - row.oldest_at >= STUCK_MS) and _is_stuck(row, now)
             if stuck != row.stuck:
                 row.stuck = stuck
                 row.interest = interest(row)
@@ -133,11 +135,24 @@ class Rows:
             self.spaces.setdefault(row.namespace, []).append(row)
 
 
-def _change(row: Row, tally: Tally, seconds: float) -> None:
+def _is_stuck(row: Row, now: int) -> bool:
+    """Whether any group is: another one that keeps up does not help it."""
+    return any(
+        oldest_at and now - max(oldest_at, row.acked_at.get(name, 0)) >= STUCK_MS
+        for name, _, oldest_at in row.tally.by_group
+    )
+
+
+def _change(row: Row, tally: Tally, seconds: float, now: int) -> None:
     row.in_per_second = _rate(row.in_per_second, tally.published - row.published, seconds)
     row.out_per_second = _rate(row.out_per_second, tally.acked - row.acked, seconds)
     for name in _KEPT:
         setattr(row, name, getattr(tally, name))
+    if tally.by_group != row.tally.by_group:
+        known = {name: acked for name, acked, _ in row.tally.by_group}
+        row.acked_at = {
+            name: row.acked_at.get(name, 0) if known.get(name) == acked else now for name, acked, _ in tally.by_group
+        }
     row.tally = tally
     row.interest = interest(row)
 

@@ -15,8 +15,8 @@ const COLUMNS = [
   { name: "In /s", kind: "number", sort: "in", title: "Published per second" },
   { name: "Out /s", kind: "number", sort: "out", title: "Acknowledged per second" },
   { name: "Ready", kind: "number", sort: "ready", title: "Waiting for a consumer, of the group that is furthest behind" },
-  { name: "In flight", kind: "number mid", sort: "leased", title: "Leased by consumers" },
-  { name: "Retrying", kind: "number mid", sort: "waiting", title: "Failed, and waiting for the next attempt" },
+  { name: "In flight", kind: "number mid", sort: "leased", title: "Leased by consumers, of all groups" },
+  { name: "Retrying", kind: "number mid", sort: "waiting", title: "Failed, and waiting for the next attempt, of all groups" },
   { name: "Scheduled", kind: "number wide", sort: "scheduled", title: "Not due yet" },
   { name: "Dead", kind: "number", sort: "dead", title: "Given up" },
   { name: "Oldest", kind: "number", sort: "age", title: "How long the message that is ready longest has waited" },
@@ -149,7 +149,7 @@ function verdict(view) {
   const { stuck = 0, dead = 0 } = view.totals;
   if (view.away?.length) return [badge("incomplete", "dead"), ` ${view.away.join(", ")} cannot be reached: topics there stand still, and are not shown. `, link("cluster", "Cluster")];
   if (view.missing?.length) return [badge("incomplete", "waiting"), ` ${view.missing.join(", ")} did not answer: topics there are not shown. `, link("cluster", "Cluster")];
-  if (stuck) return [badge("stuck", "dead"), ` ${stuck === 1 ? "One topic has" : `${count(stuck)} topics have`} had messages ready for over a minute, and nothing is acknowledged`];
+  if (stuck) return [badge("stuck", "dead"), ` ${stuck === 1 ? "One topic has" : `${count(stuck)} topics have`} a group with messages ready for over a minute, of which it acknowledges none`];
   if (dead) return [badge("healthy", "good"), ` Nothing is stuck; ${count(dead)} dead to look at`];
   if (!view.topics && !view.totals.topics) return " Nothing was published yet";
   return [badge("healthy", "good"), " Nothing is stuck, nothing is dead"];

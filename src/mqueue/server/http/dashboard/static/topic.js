@@ -59,6 +59,7 @@ function summary(context) {
       depth.set(points);
       tiles.in.set(`${rate(row.in_per_second ?? 0)} /s`);
       tiles.out.set(`${rate(row.out_per_second ?? 0)} /s`);
+      for (const key of ["ready", "leased", "waiting", "scheduled", "dead"]) tiles[key].set(short(row[key] ?? 0));
     }
     if (busy || Date.now() - at < 3000) return;
     busy = true;
@@ -67,7 +68,7 @@ function summary(context) {
         get(`${base}/stats`, { namespace }, stop.signal), get(`${base}/partitions`, { namespace }, stop.signal),
         get(`${base}/priorities`, { namespace, group: busiest }, stop.signal)]);
       busiest = Object.entries(stats.groups).sort(([, a], [, b]) => b.ready - a.ready)[0]?.[0] ?? "default";
-      for (const key of ["ready", "leased", "waiting", "scheduled", "dead", "retained"]) tiles[key].set(short(stats[key]));
+      tiles.retained.set(short(stats.retained));
       refill(body, details(context, stats, partitions.partitions, priorities.priorities, busiest));
     } catch (problem) {
       if (problem.name !== "AbortError") fill(body, trouble(problem, () => { at = 0; show(); }));
