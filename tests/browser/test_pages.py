@@ -406,6 +406,27 @@ def test_a_line_that_breaks_is_told_and_taken_up_again(server: RunningServer, q:
         page.get_by_text("The connection to the server is lost.").wait_for(state="hidden")
 
 
+def test_tabs_that_nobody_sees_are_in_nobodys_way(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    """A browser opens six connections to a server, and each stream takes one."""
+    q.publish("before", "x")
+    turn = """(hidden) => {
+        Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+        document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    first = page = visit(server.url)
+    for _ in range(7):
+        row_of(page, "before").first.wait_for()
+        page.evaluate(turn, True)
+        page = page.context.new_page()
+        page.goto(server.url)
+    row_of(page, "before").first.wait_for()
+    q.publish("meanwhile", "x")
+    row_of(page, "meanwhile").first.wait_for()
+    assert row_of(first, "meanwhile").count() == 0
+    first.evaluate(turn, False)
+    row_of(first, "meanwhile").first.wait_for()
+
+
 @pytest.mark.long
 def test_ten_thousand_topics(visit: Visit) -> None:
     with RunningServer() as server, mqueue.Client(server.url) as q:

@@ -27,7 +27,8 @@ export async function* eventsOf(answer, heard = () => {}) {
 
 /**
  * Watches the overview. `view`: what is known now, put together from what came; `state`: live, connecting or lost.
- * Tells its listeners "view" and "state". One window is watched at a time; another one takes its place.
+ * Tells its listeners "view" and "state". One window is watched at a time; another one takes its place. While nobody sees
+ * the page nothing is watched: browsers open six connections to a server, for all of their tabs.
  */
 export class Live extends EventTarget {
   constructor() {
@@ -38,25 +39,36 @@ export class Live extends EventTarget {
     this.again = 0;
     this.window = null;
     this.stop = null;
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.halt() : this.begin()));
   }
 
   /** Watch a window: namespace, topic, search, sort, skip, limit, nonzero. */
   watch(window) {
-    const key = JSON.stringify(window);
-    if (this.stop && this.window === key) {
+    if (this.stop && JSON.stringify(this.window) === JSON.stringify(window)) {
       if (this.view) this.tell("view");
       return;
     }
     this.close();
-    this.window = key;
+    this.window = window;
     this.view = null;
+    if (!document.hidden) this.begin();
+  }
+
+  begin() {
+    if (this.stop || !this.window) return;
     const stop = (this.stop = new AbortController());
-    this.run(window, stop).catch(() => {});
+    this.run(this.window, stop).catch(() => {});
+  }
+
+  /** For a while: what is known stays, and `begin` goes on. */
+  halt() {
+    this.stop?.abort();
+    this.stop = null;
   }
 
   close() {
-    this.stop?.abort();
-    this.stop = null;
+    this.halt();
+    this.window = null;
   }
 
   /** Try now, not when the time has come. */

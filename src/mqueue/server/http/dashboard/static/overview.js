@@ -29,16 +29,16 @@ export function pointOf(view) {
   return [Date.parse(view.at), of("in_per_second"), of("out_per_second"), of("ready"), of("waiting"), of("leased"), of("scheduled"), of("dead")];
 }
 
-/** The past, and then every moment that was told since: never more points than can be drawn. */
+/** The past, and then every moment that was told since: never more points than can be drawn. What was missed meanwhile is
+ * in the past that a new stream begins with. */
 export class Past {
   constructor() {
     this.points = [];
   }
 
   take(view) {
-    if (!this.points.length) this.points = [...(view.past ?? [])];
     const point = pointOf(view);
-    if (!this.points.length || point[0] > this.points.at(-1)[0]) this.points.push(point);
+    for (const one of [...(view.past ?? []), point]) if (!this.points.length || one[0] > this.points.at(-1)[0]) this.points.push(one);
     const oldest = point[0] - 30 * 60_000;
     while (this.points.length > POINTS_MAX || this.points[0][0] < oldest) this.points.shift();
     return this.points;
