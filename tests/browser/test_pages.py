@@ -288,6 +288,8 @@ def test_what_is_binary_survives_an_edit(server: RunningServer, q: mqueue.Client
     page.get_by_text("The copy is published").wait_for()
     [copy] = q.receive("coded", wait="30s")
     assert (copy.text(), copy.key, copy.fairness_key) == ("new", b"\xff\x00", "f")
+        "?sort=colour": "sort 'colour'",
+        "?skip=abc": "skip",
     assert (copy.headers["sign"], copy.headers["plain"]) == (b"\xfe\xed", "p")
 
 

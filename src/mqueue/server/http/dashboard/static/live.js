@@ -3,6 +3,8 @@
 import { events, send } from "./api.js";
 
 const SILENCE_MS = 30_000;
+/** What does not get better by asking again. */
+const REFUSALS = /^4(?!08|29)..$/;
 const WAITS_MS = [500, 1000, 2000, 4000, 8000];
 
 /** The events of a stream, as { event, data }; data comes from JSON. Ends with the stream. */
@@ -84,7 +86,11 @@ export class Live extends EventTarget {
       } catch (error) {
         if (stop.signal.aborted) return;
         if (error.status === 401) return this.become("lost");
-        if (error.status === 403) { this.problem = error; this.become("refused"); return; }
+        if (REFUSALS.test(error.status)) {
+          this.problem = error;
+          this.stop = null;
+          return this.become("refused");
+        }
       }
       if (stop.signal.aborted) return;
       const wait = WAITS_MS[Math.min(failures, WAITS_MS.length - 1)];
