@@ -220,6 +220,27 @@ def test_schedules_are_added_paused_run_and_deleted(server: RunningServer, q: mq
     page.get_by_text("It is published.").wait_for()
     assert len(q.receive("reports")) == 1
     page.get_by_role("button", name="Delete…").click()
+def test_a_label_that_is_taken_out_goes(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    q.configure("labelled", labels={"team": "a", "tier": "gold"})
+    page = visit(f"{server.url}/#/t/default/labelled/settings")
+    page.get_by_label("labels").fill('{"team": "b"}')
+    page.get_by_role("button", name="Change…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Change").click()
+    page.get_by_text("The settings are changed.").wait_for()
+    assert q.settings("labelled")["labels"] == {"team": "b"}
+
+
+def test_schedules_of_all_namespaces(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    q.namespace("by-the-hour").schedules("reports").add(b"x", every="1h", name="hourly")
+    page = visit(f"{server.url}/#/schedules")
+    page.get_by_role("link", name="by-the-hour / reports").wait_for()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_text("hourly is paused.").wait_for()
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.get_by_text(re.compile("No schedules in namespace default, nor in any other")).wait_for()
+
+
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     page.get_by_text(re.compile("No schedules in namespace default")).wait_for()
 

@@ -118,6 +118,13 @@ def test_who_may_nothing_is_told(guarded: RunningServer, visit: Visit) -> None:
     page.get_by_text(re.compile("may not read")).first.wait_for()
 
 
+def test_schedules_are_of_the_namespaces_that_one_may_read(guarded: RunningServer, visit: Visit) -> None:
+    page = visit(f"{guarded.url}/#/schedules")
+    enter(page, token("read:team", "write:elsewhere"))
+    page.get_by_text("No schedules in namespace").wait_for()
+    assert page.get_by_role("heading", name="Not allowed").count() == 0
+
+
 def test_a_cookie_alone_changes_nothing(guarded: RunningServer, visit: Visit) -> None:
     page = visit(guarded.url)
     enter(page, token("admin:*"))

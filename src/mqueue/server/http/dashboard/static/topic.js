@@ -180,9 +180,15 @@ function form({ namespace, topic: name }, found, mine, load) {
 function read(key, was, text) {
   if (key === "dlq") return ["true", "false"].includes(text) ? text === "true" : text;
   if (typeof was === "boolean") return text === "true";
-  if (was !== null && typeof was === "object") return JSON.parse(text);
+  if (was !== null && typeof was === "object") return key === "labels" ? withoutThose(was, JSON.parse(text)) : JSON.parse(text);
   if (text === "") return null;
   return /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+}
+
+/** Labels are added to those that there are: one that was taken out goes if it is named, with nothing. */
+function withoutThose(was, labels) {
+  const gone = Object.keys(was).filter((name) => labels?.constructor === Object && !(name in labels));
+  return gone.length ? { ...labels, ...Object.fromEntries(gone.map((name) => [name, null])) } : labels;
 }
 
 function danger({ namespace, topic: name, go }) {
