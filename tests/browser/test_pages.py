@@ -133,6 +133,22 @@ def test_a_redrive_is_stopped(server: RunningServer, q: mqueue.Client, visit: Vi
     page.get_by_text("4 of 4").wait_for()
 
 
+def test_who_leaves_a_redrive_is_told_that_it_stops(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    q.publish_many("left", [b"x"] * 3)
+    for _ in range(3):
+        settled(q, "left", "no")
+    page = visit(f"{server.url}/#/t/default/left/dead")
+    page.get_by_text("3 of 3").wait_for()
+    page.get_by_label("Rate, messages per second").fill("0.02")
+    page.get_by_role("button", name="Redrive", exact=True).first.click()
+    page.get_by_role("dialog").get_by_text("Who leaves this page stops it.").wait_for()
+    page.get_by_role("dialog").get_by_role("button", name="Redrive").click()
+    page.get_by_text("1 of 3 are ready again").wait_for()
+    page.goto(f"{server.url}/#/cluster")
+    page.get_by_text("The redrive of left: Stopped: 1 are ready again, the rest are where they were.").wait_for()
+    assert len(q.dlq("left")) == 2
+
+
 def test_only_the_dead_that_were_shown_go(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
     """Who has read a number and said yes to it means that many, whatever died since."""
 
@@ -204,22 +220,6 @@ def test_settings_are_changed_and_bad_ones_refused(server: RunningServer, q: mqu
     assert {"max_retries": 7, "default_ttl": 7200.0}.items() <= q.settings("tuned").items()
 
 
-def test_schedules_are_added_paused_run_and_deleted(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
-    page = visit(f"{server.url}/#/schedules")
-    page.get_by_role("button", name="Add a schedule").click()
-    page.get_by_label("Name", exact=True).fill("daily")
-    page.get_by_label("Topic", exact=True).fill("reports")
-    page.get_by_label("Cron").fill("0 25 * * *")
-    page.get_by_role("button", name="Add", exact=True).click()
-    page.get_by_role("dialog").get_by_text(re.compile("25")).first.wait_for()
-    page.get_by_label("Cron").fill("0 9 * * 1-5")
-    page.get_by_role("button", name="Add", exact=True).click()
-    page.get_by_role("button", name="Pause").click()
-    page.get_by_text("daily is paused.").wait_for()
-    page.get_by_role("button", name="Run now").click()
-    page.get_by_text("It is published.").wait_for()
-    assert len(q.receive("reports")) == 1
-    page.get_by_role("button", name="Delete…").click()
 def test_a_label_that_is_taken_out_goes(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
     q.configure("labelled", labels={"team": "a", "tier": "gold"})
     page = visit(f"{server.url}/#/t/default/labelled/settings")
@@ -241,6 +241,22 @@ def test_schedules_of_all_namespaces(server: RunningServer, q: mqueue.Client, vi
     page.get_by_text(re.compile("No schedules in namespace default, nor in any other")).wait_for()
 
 
+def test_schedules_are_added_paused_run_and_deleted(server: RunningServer, q: mqueue.Client, visit: Visit) -> None:
+    page = visit(f"{server.url}/#/schedules")
+    page.get_by_role("button", name="Add a schedule").click()
+    page.get_by_label("Name", exact=True).fill("daily")
+    page.get_by_label("Topic", exact=True).fill("reports")
+    page.get_by_label("Cron").fill("0 25 * * *")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_role("dialog").get_by_text(re.compile("25")).first.wait_for()
+    page.get_by_label("Cron").fill("0 9 * * 1-5")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_text("daily is paused.").wait_for()
+    page.get_by_role("button", name="Run now").click()
+    page.get_by_text("It is published.").wait_for()
+    assert len(q.receive("reports")) == 1
+    page.get_by_role("button", name="Delete…").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     page.get_by_text(re.compile("No schedules in namespace default")).wait_for()
 
@@ -272,6 +288,8 @@ def test_unknown_and_broken_places_are_told(server: RunningServer, visit: Visit)
     page = visit(f"{server.url}/#/m/default/123456789012")
     page.get_by_role("alert").get_by_text("message 123456789012 is not there").wait_for()
     for place, told in {
+        "?sort=colour": "sort 'colour'",
+        "?skip=abc": "skip",
         "m/default/not-a-number": "not-a-number",
         "t/default/nowhere/messages": "nowhere",
         "t/default/nowhere/settings": "nowhere",
@@ -309,8 +327,6 @@ def test_what_is_binary_survives_an_edit(server: RunningServer, q: mqueue.Client
     page.get_by_text("The copy is published").wait_for()
     [copy] = q.receive("coded", wait="30s")
     assert (copy.text(), copy.key, copy.fairness_key) == ("new", b"\xff\x00", "f")
-        "?sort=colour": "sort 'colour'",
-        "?skip=abc": "skip",
     assert (copy.headers["sign"], copy.headers["plain"]) == (b"\xfe\xed", "p")
 
 

@@ -139,7 +139,7 @@ class Bench {
     if (this.rate.value && !(rate > 0)) return tell(`A rate is a number above 0, not “${this.rate.value}”.`, "bad");
     const most = this.count;
     const pace = rate ? `at ${count(rate)} a second: about ${span(most / rate)}` : "all at once";
-    confirmed(`Redrive ${count(most)} messages?`, `Each becomes ready again in the group that it died in, ${pace}. It can be stopped, and goes on when it is started again.`, "Redrive", async () => { this.redrive(most, rate || null); });
+    confirmed(`Redrive ${count(most)} messages?`, `Each becomes ready again in the group that it died in, ${pace}. It can be stopped, and goes on when it is started again. Who leaves this page stops it.`, "Redrive", async () => { this.redrive(most, rate || null); });
   }
 
   async redrive(most, rate) {
@@ -160,13 +160,20 @@ class Bench {
       this.bar.value = 1;
       tell(`${count(last.redriven)} messages are ready again.`);
     } catch (problem) {
-      if (problem.name === "AbortError") say(this.said, `Stopped: ${count(last.redriven)} are ready again, the rest are where they were.`);
+      if (problem.name === "AbortError") this.stopped(last.redriven);
       else tell(problem.message, "bad");
     } finally {
       this.stop = null;
       this.halt.hidden = true;
       this.done();
     }
+  }
+
+  /** Told where it is seen, also by who has left the page. */
+  stopped(number) {
+    const told = `Stopped: ${count(number)} are ready again, the rest are where they were.`;
+    say(this.said, told);
+    if (!this.element.isConnected) tell(`The redrive of ${this.topic}: ${told}`, "bad");
   }
 
   remove() {
