@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+import mqueue
 from mqueue.config import Address, Config, Data, Jwt, Metrics, NamespaceQuotas, Secret, Security, Server
 from mqueue.server.metrics.requests import SECONDS, Requests
-from mqueue.server.metrics.snapshot import GROUPS_MAX
+from mqueue.server.metrics.snapshot import GROUPS_MAX, Gathered
 from mqueue.testing import ManualClock
 from mqueue.testing.server import RunningServer
 from tests.integration.asking import Asking
@@ -165,6 +167,35 @@ def test_topics_beyond_the_limit_are_added_up() -> None:
         assert topics == {"t0", "t1", "_other"}
         assert of(found, "mqueue_topic_published_total", namespace="_other", topic="_other") == 3
         assert of(found, "mqueue_topics") == 5
+
+
+def test_groups_of_topics_beyond_the_limit_are_seen_by_alarms() -> None:
+    clock = ManualClock()
+    with RunningServer(Config(metrics=replace(AT_ONCE, topics_max=1)), clock) as server:
+        ask = Asking(server.url)
+        ask.publish("first", "x")
+        for topic in ("second", "third"):
+            assert ask("PUT", f"/v1/topics/{topic}/groups/g", {"start": "earliest"}).status in (200, 201)
+            ask.publish(topic, "x", "y")
+            clock.advance("1h")
+        found = numbers(ask)
+        other = {"namespace": "_other", "topic": "_other", "group": "_other"}
+        assert of(found, "mqueue_group_oldest_ready_seconds", **other) == 7200
+        assert of(found, "mqueue_group_lag", **other) == 4
+        assert of(found, "mqueue_group_blocked_keys", **other) == 0
+
+
+def test_groups_of_topics_that_several_nodes_counted() -> None:
+    parts = [Gathered(1) for _ in range(2)]
+    for part in parts:
+        with mqueue.Broker() as q:
+            for topic in ("a", "b"):
+                q.create_group(topic, "g", start="earliest")
+                q.publish(topic, b"x")
+            asyncio.run(part.add_all(q))
+    first, other = Gathered.joined(1, parts).rows
+    assert [(group.name, group.depth) for group in first.groups] == [("g", 1)]
+    assert [(group.name, group.depth) for group in other.groups] == [("_other", 3)]
 
 
 def test_groups_beyond_the_limit_are_added_up() -> None:

@@ -34,6 +34,15 @@ class GroupRow(Struct):
     blocked_keys: int = 0
     diverted_keys: int = 0
 
+    def include(self, row: GroupRow) -> None:
+        """Add up with another one, of another group or topic."""
+        self.depth += row.depth
+        self.oldest_ready_seconds = max(self.oldest_ready_seconds, row.oldest_ready_seconds)
+        self.members += row.members
+        self.rebalances += row.rebalances
+        self.blocked_keys += row.blocked_keys
+        self.diverted_keys += row.diverted_keys
+
 
 class TopicRow(Struct):
     """A topic, or what is left of them, in numbers."""
@@ -83,10 +92,17 @@ class TopicRow(Struct):
         self.oldest_ready_seconds = max(self.oldest_ready_seconds, stats.oldest_ready_seconds or 0.0)
 
     def include(self, row: TopicRow) -> None:
-        """Add up with another one; what its groups say is not kept."""
+        """Add up with another one; the groups of all are one."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(row, name))
         self.oldest_ready_seconds = max(self.oldest_ready_seconds, row.oldest_ready_seconds)
+        self.include_groups(row.groups)
+
+    def include_groups(self, rows: Iterable[GroupRow]) -> None:
+        for row in rows:
+            if not self.groups:
+                self.groups = [GroupRow(OTHER)]
+            self.groups[0].include(row)
 
 
 _SUMS = [
@@ -110,6 +126,7 @@ class Gathered:
             self._rows.append(row)
         else:
             row = self._other
+            row.include_groups(_row(name, [stats]) for name, stats in numbers.stats.groups.items())
         row.add(numbers)
 
     async def add_all(self, broker: Broker) -> None:
