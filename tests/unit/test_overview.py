@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -167,6 +169,54 @@ def sampler(manual_clock: ManualClock) -> Sampler:
 def names(sampler: Sampler, principal: Principal = EVERYBODY, **asked: Any) -> list[str]:
     wanted = Asked(**asked).check()
     return [row.topic for row in see(sampler, wanted, principal, wanted.skip).rows]
+
+
+class Slow:
+    """Counts that take `wall` seconds by a clock of their own, and `cost` seconds of the processor."""
+
+    def __init__(self, wall: float, cost: float) -> None:
+        self.wall, self.cost = wall, cost
+        self.now = 1000.0
+        self.ended: list[float] = []
+        self.rests: list[float] = []
+
+    async def count(self) -> AsyncIterator[tuple[list[Tally], float]]:
+        if self.ended:
+            self.rests.append(self.now - self.ended[-1])
+        self.now += self.wall
+        yield [], self.cost
+        self.ended.append(self.now)
+
+
+@pytest.mark.parametrize(("wall", "cost", "rest"), [(2.2, 1.0, 25.0), (0.1, 1.0, 25.0), (2.2, 0.0, 2.0)])
+def test_there_is_a_rest_between_two_counts_however_often_somebody_looks(
+    monkeypatch: pytest.MonkeyPatch, wall: float, cost: float, rest: float
+) -> None:
+    slow = Slow(wall, cost)
+
+    async def look() -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: slow.now)
+        sampler = Sampler(slow.count, ManualClock())
+        while len(slow.rests) < 3:
+            await sampler.fresh()
+            slow.now += 0.5
+
+    asyncio.run(look())
+    assert all(rest <= each < rest + 1.0 for each in slow.rests)
+
+
+def test_who_watches_is_no_reason_to_count_again() -> None:
+    async def watch() -> int:
+        slow = Slow(0.0, 3600.0)
+        sampler = Sampler(slow.count, ManualClock())
+        number = await sampler.following(0)
+        for _ in range(5):
+            await sampler.fresh()
+        await sampler.close()
+        assert number == 1
+        return len(slow.ended)
+
+    assert asyncio.run(watch()) == 1
 
 
 def test_windows(sampler: Sampler) -> None:

@@ -63,7 +63,8 @@ class Sampler:
         """By namespace; None: all of them together."""
         self.by_topic: dict[tuple[str, str], Past] = {}
         self.by_space: dict[str, Sums] = {}
-        self._counted_at = 0.0
+        self._began_at = self._ended_at = 0.0
+        """The last count, by the clock of the loop."""
         self._kept_at = 0.0
         self._watchers = 0
         self._news = asyncio.Event()
@@ -86,9 +87,9 @@ class Sampler:
             await self._task
 
     async def fresh(self) -> None:
-        """For who looks once: a count that is no older than those who watch have."""
+        """Count, unless it is too soon for another one: whoever looks has what those who watch have."""
         async with self._turn:
-            if asyncio.get_running_loop().time() - self._counted_at >= WATCHED_SECONDS or not self.at:
+            if not self.at or self._rest_seconds() <= 0:
                 await self._count()
         self._news.set()
 
@@ -112,7 +113,7 @@ class Sampler:
 
     async def _count(self) -> None:
         began, now = asyncio.get_running_loop().time(), self._clock.now()
-        seconds = max(began - self._counted_at, 0.001)
+        seconds = max(began - self._began_at, 0.001)
         cost, count = 0.0, 0
         self.rows.begin(now)
         async for some, took in self.count():
@@ -124,7 +125,13 @@ class Sampler:
         self.rows.end(count)
         self._add_up(now, began)
         self.cost_seconds = cost + perf_counter() - begun
-        self.at, self._counted_at = now, began
+        self.at, self._began_at = now, began
+        self._ended_at = asyncio.get_running_loop().time()
+
+    def _rest_seconds(self) -> float:
+        """How long to wait for the next count, so that the load stays low however many look."""
+        least = max(WATCHED_SECONDS, self.cost_seconds / _LOAD_MAX)
+        return self._ended_at + least - asyncio.get_running_loop().time()
 
     def _add_up(self, now: int, began: float) -> None:
         self.by_space = {name: sums(rows) for name, rows in self.rows.spaces.items()}
@@ -152,7 +159,7 @@ class Sampler:
     async def _walk(self) -> None:
         while not self._over.is_set():
             try:
-                await self.run_once()
+                await self.fresh()
             except Unavailable:  # nothing can be counted now: what was known last is shown, and that it is old
                 self._news.set()
             except Exception:
@@ -161,7 +168,9 @@ class Sampler:
 
     async def _rest(self) -> None:
         """Somebody who comes to watch ends a long rest, but not the rest that keeps the load low."""
-        least = max(WATCHED_SECONDS, self.cost_seconds / _LOAD_MAX)
+        least = self._rest_seconds()
+        if least <= 0:  # it could not be counted
+            least = WATCHED_SECONDS
         await _within(self._over, least)
         self._stir.clear()
         if not self._watchers and not self._over.is_set():
