@@ -53,6 +53,21 @@ def test_topics_are_sorted_and_filtered(terminal: Terminal) -> None:
     assert terminal.run("top", "--sort", "colour").code == 2
 
 
+def test_of_very_many_topics_those_are_looked_at_that_come_first(terminal: Terminal) -> None:
+    with mqueue.connect() as queue:
+        queue.publish_many(None, [mqueue.Draft(b"x", topic=f"topic-{number:04}") for number in range(1200)])
+        queue.publish_many("zzz-deep", [b"x"] * 50)
+        queue.create_group("zzz-deep", "default", start="earliest")
+    wait_until(lambda: shown(terminal, "--limit", 1) == ["default/zzz-deep"])  # it is counted now and then
+    answer = terminal.run("top", "--count", 1, "--limit", 2, "-o", "ndjson")
+    assert [(record["topic"], record["depth"]) for record in answer.records] == [("zzz-deep", 50), ("topic-0000", 1)]
+    assert "201 more topics were not looked at" in answer.err
+    assert shown(terminal, "--sort", "name", "--reverse", "--limit", 2) == ["default/zzz-deep", "default/topic-1199"]
+    found = terminal.run("top", "--count", 1, "--filter", "*-119?", "-o", "ndjson")
+    assert [record["topic"] for record in found.records] == [f"topic-{number}" for number in range(1190, 1200)]
+    assert "looked at" not in found.err
+
+
 def test_all_tenants_can_be_seen(terminal: Terminal) -> None:
     terminal.run("produce", "orders", "x")
     terminal.run("produce", "orders", "x", "y", "--namespace", "tenant-a")

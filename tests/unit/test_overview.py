@@ -223,6 +223,7 @@ def test_windows(sampler: Sampler) -> None:
     assert names(sampler, sort="name", limit=3) == ["t1", "t3", "t5"]
     assert names(sampler, sort="ready", limit=3) == ["t9", "t8", "t7"]
     assert names(sampler, sort="ready", skip=8, limit=5) == ["t1", "t0"]
+    assert names(sampler, sort="depth", nonzero=True, skip=7) == ["t2", "t1"]
     assert names(sampler, sort="ready", nonzero=True, skip=8) == ["t1"]
     assert names(sampler, sort="dead", namespace="a", limit=2) == ["t1", "t3"]
     assert names(sampler, sort="age", limit=2) == ["t9", "t8"]
@@ -298,6 +299,7 @@ def test_nodes_are_shown_as_one() -> None:
     assert [(point.in_per_second, point.ready, point.dead) for point in whole.past] == [(3.0, 8, 1), (1.0, 8, 0)]
     assert [row.topic for row in joined([own, other], Asked(sort="name", skip=1, limit=2), []).rows] == ["y", "z"]
     assert [row.topic for row in joined([own, other], Asked(sort="age"), []).rows] == ["z", "y", "x"]
+    assert [row.topic for row in joined([own, other], Asked(sort="depth"), []).rows] == ["y", "z", "x"]
 
 
 def test_servers_that_no_node_reaches_are_named() -> None:

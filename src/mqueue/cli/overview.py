@@ -5,7 +5,7 @@ what order, as `mqueue top` was told or as somebody presses keys. Does not know 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -14,15 +14,19 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from mqueue.cli import shapes
-from mqueue.cli.server import listed
+from mqueue.cli.server import ask, escaped, listed
 from mqueue.cli.session import Session
 from mqueue.model.errors import Error, NotFound, Refused, Unauthorized
 
 Record: TypeAlias = dict[str, Any]
 
 TOPICS_MAX = 1000
-"""Each is a call of its own: of more topics than these the first are looked at."""
+"""Each is a call of its own: of more topics than these those are looked at that come first as they are sorted; of a
+broker without a server, by name."""
 _AT_ONCE = 8
+_PAGE = 200
+_PAGES_MAX = 50
+"""Of a server's overview, to find them."""
 
 
 class Sort(StrEnum):
@@ -48,6 +52,17 @@ SORTED_BY = {
     Sort.dead: "dead",
     Sort.name: "topic",
 }
+_OVERVIEW = {
+    Sort.depth: "depth",
+    Sort.arriving: "in",
+    Sort.leaving: "out",
+    Sort.oldest: "age",
+    Sort.flight: "leased",
+    Sort.retries: "waiting",
+    Sort.dead: "dead",
+    Sort.name: "name",
+}
+"""What a server's overview calls it."""
 
 
 class Look(Struct):
@@ -71,9 +86,12 @@ class View:
         self._before: dict[tuple[str, str], Record] = {}
         self._at = 0.0
 
-    def look(self) -> Look:
-        """All topics. One that cannot be counted now is missing, and so much is said; if none can, that is an error."""
+    def look(self, choice: Choice) -> Look:
+        """All topics; of too many, those that come first. One that cannot be counted now is missing, and so much is
+        said; if none can, that is an error."""
         places = self._places()
+        if len(places) > TOPICS_MAX:
+            places = self._sorted([place for place in places if choice.fits(*place)], choice)
         chosen = places[:TOPICS_MAX]
         now = time.monotonic()
         found: dict[tuple[str, str], Record] = {}
@@ -102,6 +120,30 @@ class View:
             raise Refused("only a server lists its namespaces; the url has to be http: or https:")
         spaces = [told["namespace"] for told in listed(self._session, "/v1/namespaces", "namespaces")]
         return [(space, topic) for space in spaces for topic in queue.namespace(space).topics()]
+
+    def _sorted(self, places: list[tuple[str, str]], choice: Choice) -> list[tuple[str, str]]:
+        """As a server's overview has them; those that it does not know yet come last."""
+        if len(places) <= TOPICS_MAX or not self._session.is_remote:
+            return places
+        left = dict.fromkeys(places)
+        first: list[tuple[str, str]] = []
+        for row in self._overview(choice):
+            place = (row["namespace"], row["topic"])
+            if place in left:
+                del left[place]
+                first.append(place)
+                if len(first) == TOPICS_MAX:
+                    break
+        return [*first, *left]
+
+    def _overview(self, choice: Choice) -> Iterator[Record]:
+        where = "" if self._everywhere else f"&namespace={escaped(self._session.context.namespace or 'default')}"
+        target = f"/v1/overview?sort={_OVERVIEW[choice.sort]}&limit={_PAGE}{where}&skip="
+        topics = ask(self._session, "GET", f"{target}0")["topics"]
+        skips = range(0, topics, _PAGE)
+        for skip in skips[:: -1 if choice.reverse else 1][:_PAGES_MAX]:
+            rows = ask(self._session, "GET", f"{target}{skip}")["rows"]
+            yield from reversed(rows) if choice.reverse else rows
 
     def _counted(self, places: Sequence[tuple[str, str]]) -> Iterable[Record | Error]:
         if not self._session.is_remote:
@@ -137,18 +179,18 @@ class Choice(Struct):
     filter: str = ""
 
     def of(self, look: Look) -> list[Record]:
-        found = [record for record in look.records if self.fits(record)]
+        found = [record for record in look.records if self.fits(record["namespace"], record["topic"])]
         found.sort(key=lambda record: (record["namespace"], record["topic"]))
         if self.sort is Sort.name:
             return found[::-1] if self.reverse else found
         name = SORTED_BY[self.sort]
         return sorted(found, key=lambda record: record[name] or 0, reverse=not self.reverse)
 
-    def fits(self, record: Record) -> bool:
+    def fits(self, namespace: str, topic: str) -> bool:
         """Text that is part of a name, or a pattern such as `order*`, also with the namespace: `tenant-a/*`."""
         text = self.filter.lower()
-        topic = record["topic"].lower()
-        whole = f"{record['namespace'].lower()}/{topic}"
+        topic = topic.lower()
+        whole = f"{namespace.lower()}/{topic}"
         if any(sign in text for sign in "*?["):
             return fnmatchcase(topic, text) or fnmatchcase(whole, text)
         return text in whole

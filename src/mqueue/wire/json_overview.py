@@ -30,6 +30,10 @@ class RowOut(Struct, omit_defaults=True, gc=False):
     oldest_at: str | None = None
     stuck: bool = False
 
+    @property
+    def depth(self) -> int:
+        return self.ready + self.waiting + self.leased
+
 
 class SumsOut(Struct, omit_defaults=True):
     """What topics add up to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,10 +72,12 @@ def top(
     for number in range(count or 2):
         if number:
             never.wait(seconds)
-        look = view.look()
+        look = view.look(choice)
         if count or number:
             columns = [name for name in COLUMNS if everywhere or name != "namespace"]
             session.printer.rows(columns, choice.of(look)[:limit])
+            if look.more:
+                print(f"{look.more:,} more topics were not looked at", file=sys.stderr)
 
 
 def _watch(view: View, control: Control, page: _Page, seconds: float, count: int | None) -> None:
@@ -82,7 +85,7 @@ def _watch(view: View, control: Control, page: _Page, seconds: float, count: int
     from rich.console import Console
     from rich.live import Live
 
-    look = view.look()  # what is wrong from the beginning is told as everywhere
+    look = view.look(control.choice)  # what is wrong from the beginning is told as everywhere
     looks = 1
     due = time.monotonic() + seconds
     screen = Live(page.drawn(look, control), console=Console(), screen=True, auto_refresh=False)
@@ -96,15 +99,15 @@ def _watch(view: View, control: Control, page: _Page, seconds: float, count: int
                     due = time.monotonic() + seconds
                     looks += 1
                     if not control.paused:
-                        look = _looked(view, look)
+                        look = _looked(view, look, control.choice)
                 live.update(page.drawn(look, control), refresh=True)
     except KeyboardInterrupt:  # that is how one leaves it
         return
 
 
-def _looked(view: View, last: Look) -> Look:
+def _looked(view: View, last: Look, choice: Choice) -> Look:
     try:
-        return view.look()
+        return view.look(choice)
     except Error as error:
         return Look(last.records, {error.code: len(last.records)}, last.more)
 

@@ -49,6 +49,10 @@ class Row(Struct, gc=False):
     acked_at: dict[str, int] = {}
     """By group: when it was counted that it had acked something; 0: not since this is looked at."""
 
+    @property
+    def depth(self) -> int:
+        return self.ready + self.waiting + self.leased
+
 
 class Sums(Struct, frozen=True):
     """What some topics add up to."""

@@ -18,7 +18,7 @@ from mqueue.server.overview.sampler import Past, Sampler
 from mqueue.server.security.principal import Principal
 from mqueue.wire.json_overview import NamespaceSumsOut, OverviewOut, PointOut, RowOut, SumsOut
 
-SORTS = ("interest", "name", "in", "out", "ready", "leased", "waiting", "scheduled", "dead", "age", "cursors")
+SORTS = ("interest", "name", "in", "out", "depth", "ready", "leased", "waiting", "scheduled", "dead", "age", "cursors")
 WINDOW_MAX = 200
 SKIP_MAX = 100_000
 SPACES_SHOWN_MAX = 50
@@ -27,7 +27,7 @@ _ROW_FIELDS = [name for name in RowOut.__struct_fields__ if name not in ("oldest
 _DESCENDING = {
     "in": attrgetter("in_per_second"),
     "out": attrgetter("out_per_second"),
-    **{name: attrgetter(name) for name in ("ready", "leased", "waiting", "scheduled", "dead", "cursors")},
+    **{name: attrgetter(name) for name in ("depth", "ready", "leased", "waiting", "scheduled", "dead", "cursors")},
 }
 
 
