@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import mqueue
+from mqueue.model.limits import SCHEDULE_AT_ONCE_MAX
 from tests.conformance.steps import payloads, refused, take
 
 START = datetime(2026, 1, 1, tzinfo=UTC)  # a Thursday
@@ -245,6 +246,31 @@ def test_a_full_topic_makes_it_late(make, clock) -> None:
     assert take(q, "t") == [b"in the way"]
     clock.advance("1s")
     assert occurrences(q) == [day(1)]
+
+
+@pytest.mark.parametrize("overflow", ["refuse", "drop_oldest"])
+def test_more_was_missed_than_the_topic_may_hold(make, clock, overflow: str) -> None:
+    q = make(max_depth=3, overflow=overflow)
+    q.schedules("t").add(b"x", cron="0 8 * * *", misfire="all", name="n")
+    clock.advance("5d")
+    found = []
+    for _ in range(2):  # what finds no room is published once there is
+        found += occurrences(q)
+        clock.advance("1s")
+    assert found[-3:] == [day(3), day(4), day(5)]
+    assert overflow == "drop_oldest" or found[:-3] == [day(1), day(2)]
+    told = q.schedules("t").get("n")
+    assert (told.count, told.next_at) == (5, START + timedelta(days=5, hours=8))
+
+
+def test_many_messages_of_schedules_are_published_in_steps(make, clock) -> None:
+    q = make()
+    for number in range(11):
+        q.schedules("t").add(b"x", cron="* * * * * *", misfire="all", name=f"n{number}")
+    clock.advance("1h")
+    before = q.stats("t").ready
+    found = occurrences(q)
+    assert before <= SCHEDULE_AT_ONCE_MAX < len(found) == len(set(found)) * 11
 
 
 def test_who_waits_is_woken(q, clock) -> None:

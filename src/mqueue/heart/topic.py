@@ -140,6 +140,14 @@ class Topic:
             return 0
         return self.scheduled + max((group.in_flight for group in self.groups.values()), default=0)
 
+    def room(self, promised: int) -> int:
+        """How many messages more it takes, while so many are handed in that its depth does not count yet."""
+        depth_max = self.settings.max_depth
+        if depth_max is None:
+            return NEVER
+        room = depth_max - self.filled - promised
+        return room if self.settings.overflow == "refuse" else max(room, depth_max - self.filled_min)
+
     @property
     def ends(self) -> tuple[int, ...]:
         return tuple(partition.next for partition in self.partitions)

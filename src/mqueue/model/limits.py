@@ -79,6 +79,8 @@ SCHEDULE_GRACE_MS = 60_000
 """So late an occurrence of a schedule may be before it counts as missed."""
 SCHEDULE_MISSED_MAX = 100
 """So many occurrences that were missed are made up for at most, the last ones."""
+SCHEDULE_AT_ONCE_MAX = 1_000
+"""So many messages of schedules are published at one go, about: others have their turn then."""
 SCHEDULE_AGAIN_MS = 1_000
 """What cannot be published now is tried again after this."""
 

@@ -2,7 +2,8 @@
 once, whatever crashes.
 
 What keeps an occurrence from being published (nobody was there, the disk or the topic is full) makes it late. What is
-late by more than a minute, or overtaken by the next, was missed; the schedule says what becomes of those.
+late by more than a minute, or overtaken by the next, was missed; the schedule says what becomes of those. Of several
+that are published as many are as the topic has room for; the others stay late.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ from __future__ import annotations
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
 from mqueue.model.errors import Error
-from mqueue.model.limits import SCHEDULE_AGAIN_MS, SCHEDULE_GRACE_MS, SCHEDULE_MISSED_MAX, TIME_MS_MAX
+from mqueue.model.limits import (
+    SCHEDULE_AGAIN_MS,
+    SCHEDULE_AT_ONCE_MAX,
+    SCHEDULE_GRACE_MS,
+    SCHEDULE_MISSED_MAX,
+    TIME_MS_MAX,
+)
 from mqueue.model.message import Receipt
 from mqueue.model.times import rfc3339
 from mqueue.policy.calendar import Calendar
@@ -28,23 +35,32 @@ def calendar_of(plan: ev.Planned) -> Calendar:
 
 
 def fire(store: Store, now: int) -> None:
-    """Publish the occurrences whose time has come."""
+    """Publish the occurrences whose time has come; what is more than a step has to wait for the next call."""
     due, store.heart.due = store.heart.due, []
+    published = 0
     for one in due:
-        if one.open:
-            try:
-                _fire(store, one.topic, one.topic.schedules[one.name], now)
-            except Error:  # it cannot be taken now; nothing has changed
-                store.state.timers.set(now + SCHEDULE_AGAIN_MS, one)
+        if not one.open:
+            continue
+        if published >= SCHEDULE_AT_ONCE_MAX:
+            store.state.timers.set(now, one)
+            continue
+        try:
+            published += _fire(store, one.topic, one.topic.schedules[one.name], now)
+        except Error:  # it cannot be taken now; nothing has changed
+            store.state.timers.set(now + SCHEDULE_AGAIN_MS, one)
     store.flush()
 
 
-def _fire(store: Store, topic: Topic, plan: ev.Planned, now: int) -> None:
-    times = occurrences(plan, now)
+def _fire(store: Store, topic: Topic, plan: ev.Planned, now: int) -> int:
+    """Publish what one schedule says; how many messages these are."""
+    late = occurrences(plan, now)
+    times = late[: max(1, topic.room(store.promised(topic)))]
     receipts = publish(store, topic, plan, times, now) if times else []
     last = (times[-1], receipts[-1].id) if times else (0, 0)
-    following = calendar_of(plan).after(max(now, plan.next_at))
+    left = late[len(times) :]
+    following = left[0] if left else calendar_of(plan).after(max(now, plan.next_at))
     store.heart.happen(ev.Fired(now, topic.id, plan.name, len(times), *last, following or 0))
+    return len(times)
 
 
 def occurrences(plan: ev.Planned, now: int) -> list[int]:

@@ -337,10 +337,11 @@ class Store:
 
     def check_room(self, topic: Topic, count: int) -> None:
         depth_max = topic.settings.max_depth
-        if depth_max is None or topic.filled + count <= depth_max - self.promised(topic):
+        if depth_max is None:
             return
-        if count > depth_max or topic.settings.overflow == "refuse" or topic.filled_min + count > depth_max:
-            depth = topic.depth + self.promised(topic)
+        promised = self.promised(topic)
+        if count > topic.room(promised):
+            depth = topic.depth + promised
             raise QueueFull(
                 f"topic {topic.name!r} holds {depth} messages; {count} more exceed max_depth {depth_max}",
                 retryable=count <= depth_max,
