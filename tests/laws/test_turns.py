@@ -244,6 +244,17 @@ def test_quiet_keys_are_seen_though_all_of_a_flood_lies_before_them() -> None:
     assert sorted(map(str, keys)) == sorted(["flood", *[f"quiet-{number}" for number in range(99)]])
 
 
+def test_other_keys_are_seen_though_all_of_a_long_line_lies_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "LOOK_AHEAD_MAX", 1_000)
+    q = Broker(clock=ManualClock())
+    q.configure(TOPIC, ordered=True)
+    q.publish_many(TOPIC, [Draft(b"", key="line")] * 6_000)
+    q.publish_many(TOPIC, [Draft(b"", key=f"k{number}") for number in range(9)])
+    [held] = q.receive(TOPIC)
+    assert held.key == b"line"
+    assert [message.key for message in q.receive(TOPIC, limit=10)] == [b"k%d" % number for number in range(9)]
+
+
 def test_sixteen_workers_keep_the_order_of_ten_thousand_keys() -> None:
     """Each round checks that every key came in order and that none is stuck."""
     working = Working(QUICK.at_depth(40_000), ordered=True)

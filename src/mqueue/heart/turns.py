@@ -273,7 +273,7 @@ class Turns:
                     level = levels.get(priority)
                     if drawn >= limit and self.flows is None and level is not None and level.lined[number]:
                         continue
-                    room = _room(reader)
+                    room = self._room(reader)
                     want = limit + _AT_ONCE if drawn < limit else 0
                     if room > 0 and self.flows is not None:
                         want = drawn + room
@@ -287,6 +287,15 @@ class Turns:
                         drawn = self._drawn[place]
                         drew = True
         return drew
+
+    def _room(self, reader: Reader) -> int:
+        """How many messages more of a partition may be looked at now; each may be a run of its own.
+
+        Without fairness keys it is only looked further where nothing may go: a long line of one key is few runs, and
+        is no reason to stop in front of the others.
+        """
+        room = LOOK_AHEAD_RUNS_MAX - len(reader.parked)
+        return room if self.flows is None else min(room, LOOK_AHEAD_MAX - reader.ready_back - reader.waiting)
 
     def take(self, limit: int, deadline: int, now: int, only: tuple[int, ...] | None = None) -> list[Run]:
         """Lease the runs whose turn it is, of all partitions or of these only, up to `limit` messages."""
@@ -318,7 +327,7 @@ class Turns:
             if level is not None and level.lined[number]:
                 continue
             ahead = any(cursor.lane.priority == priority and cursor.is_ahead for cursor in reader.cursors)
-            if ahead and _room(reader) > 0:
+            if ahead and self._room(reader) > 0:
                 return True
         return False
 
@@ -429,11 +438,6 @@ class Turns:
         if keys is None or not keys[0] or not self.ordered:
             return True
         return self.chains.is_head(keys[0], run) and keys[0] not in self.diverted
-
-
-def _room(reader: Reader) -> int:
-    """How many messages more of a partition may be looked at now; each may be a run of its own."""
-    return min(LOOK_AHEAD_MAX - reader.ready_back - reader.waiting, LOOK_AHEAD_RUNS_MAX - len(reader.parked))
 
 
 def _before(bits: int, run: Run, queue: Queue) -> int:

@@ -46,9 +46,9 @@ TICK_MS = 10
 """The grain of delays and backoffs: what is due is due at a multiple of this, rounded up."""
 
 LOOK_AHEAD_MAX = 200_000
-"""Where messages take turns, so many of a partition are looked at before they have theirs, by each group."""
+"""Where fairness keys take turns, so many messages of a partition are looked at before, by each group."""
 LOOK_AHEAD_RUNS_MAX = 100_000
-"""The same in runs: neighbours of one key are one, others one each."""
+"""The same in runs, wherever messages take turns: neighbours of one key are one, others one each."""
 FAIR_WEIGHTS_MAX = 1_000
 DIVERTED_KEYS_MAX = 100_000
 """So many keys of a group are diverted at most; what fails beyond that is retried."""
