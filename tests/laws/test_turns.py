@@ -341,6 +341,16 @@ def test_what_is_looked_at_and_remembered_has_a_bound() -> None:
     assert (len(group.turns.chains), len(group.turns.flows or ()), group.turns.unknown) == (3, 3, [])
 
 
+def test_priorities_that_are_gone_are_forgotten() -> None:
+    q = Broker(clock=ManualClock())
+    q.configure(TOPIC, ordered=True)
+    for priority in range(200):
+        q.publish(TOPIC, b"", key="k", priority=priority)
+        q.ack(q.receive(TOPIC, limit=1 + priority % 2))
+    [group] = q._engine.store.state.names["default", TOPIC].groups.values()
+    assert group.turns is not None and len(group.turns._drawn) == 0
+
+
 @profile(100, 3_000)
 @given(st.integers(0, 2**32))
 def test_ordered_who_is_free_goes_in_the_order_of_the_topic(seed: int) -> None:

@@ -92,7 +92,7 @@ class Turns:
         self._homes: list[Lineup] = [self._lineups[None]] * len(readers)
         """Of each partition, where what is ready is lined up. Nobody may take from there while it moves."""
         self._drawn: dict[tuple[int, int], int] = {}
-        """By partition and priority, how many messages are drawn and were never handed out."""
+        """By partition and priority, how many messages are drawn and were never handed out, if any."""
         self._readers = readers
         for reader in readers:
             reader.turns = self
@@ -219,7 +219,11 @@ class Turns:
     def _count(self, run: Run, count: int) -> None:
         if not run.attempt:
             place = run.partition, run.priority
-            self._drawn[place] = max(0, self._drawn.get(place, 0) + count)
+            drawn = self._drawn.get(place, 0) + count
+            if drawn > 0:
+                self._drawn[place] = drawn
+            else:
+                self._drawn.pop(place, None)
 
     def _relist(self, share: int) -> None:
         self.freed = True
@@ -284,7 +288,7 @@ class Turns:
                         if run is None:
                             break
                         reader.park(run)
-                        drawn = self._drawn[place]
+                        drawn = self._drawn.get(place, 0)
                         drew = True
         return drew
 
@@ -343,8 +347,7 @@ class Turns:
                 if keys is None or keys[0] in self.diverted or not self.chains.take_head(keys[0], run):
                     return None
                 queue.pop()
-                if not run.attempt:
-                    self._drawn[partition, priority] -= 1
+                self._count(run, -1)
                 return reader.take_parked(run, 1, deadline)
         return None
 
