@@ -23,6 +23,7 @@ from mqueue import Broker, Draft, Message
 from mqueue.heart import turns
 from mqueue.heart.chains import Chains
 from mqueue.heart.checkpoint import checkpoint
+from mqueue.heart.lineup import Lineup, Queue
 from mqueue.heart.reader import Reader
 from mqueue.heart.turns import Turns
 from mqueue.model.limits import LOOK_AHEAD_RUNS_MAX
@@ -297,17 +298,23 @@ def test_weighted_the_lowest_lane_waits_no_longer_than_promised(
 
 
 @profile(60, 2_000)
-@given(st.lists(st.tuples(st.sampled_from(list(LANES)), st.integers(1, 9), st.integers(0, 4_000)), max_size=25))
+@given(
+    st.lists(st.tuples(st.sampled_from(list(LANES)), st.integers(1, 9), st.integers(0, 4_000)), max_size=25),
+    st.booleans(),
+)
 def test_ageing_nobody_waits_behind_later_ones_for_longer_than_the_limit(
-    steps: list[tuple[str, int, int]],
+    steps: list[tuple[str, int, int]], fair: bool
 ) -> None:
     clock = ManualClock()
     q = Broker(clock=clock)
-    q.configure(TOPIC, policy="ageing", age_limit="5s", partitions=2)
+    q.configure(TOPIC, policy="ageing", age_limit="5s", partitions=2, fairness=fair)
     ready: dict[int, tuple[int, int]] = {}
     """When each message became visible, and its priority."""
     for n, (lane, count, pause_ms) in enumerate(steps):
-        drafts = [Draft(lane, priority=lane, key=str(n * 10 + number)) for number in range(count)]
+        drafts = [
+            Draft(lane, priority=lane, key=str(n * 10 + number), fairness_key=f"f{(n + number) % 5}")
+            for number in range(count)
+        ]
         for receipt in q.publish_many(TOPIC, drafts):
             ready[receipt.id] = clock.now(), LANES[lane]
         clock.advance(pause_ms / 1000)
@@ -321,6 +328,28 @@ def test_ageing_nobody_waits_behind_later_ones_for_longer_than_the_limit(
                 or priority <= min((p for _, p in ready.values()), default=priority)
             )
             message.ack()
+
+
+@pytest.mark.parametrize("pause", ["0s", "2h"])
+def test_ageing_with_many_fairness_keys_looks_at_few(pause: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    q = Broker(clock=clock)
+    q.configure(TOPIC, policy="ageing", age_limit="1h", fairness=True)
+    q.publish_many(TOPIC, [Draft(b"", fairness_key=f"k{number}") for number in range(3_000)])
+    clock.advance(pause)
+    first = q.receive(TOPIC)
+    looks = 0
+    is_dry = Lineup._is_dry
+
+    def counted(lineup: Lineup, queue: Queue) -> bool:
+        nonlocal looks
+        looks += 1
+        return is_dry(lineup, queue)
+
+    monkeypatch.setattr(Lineup, "_is_dry", counted)
+    rest = q.receive(TOPIC, limit=1_000)
+    assert len({message.fairness_key for message in first + rest}) == 1_001
+    assert looks < 10 * len(rest)
 
 
 def test_what_is_looked_at_and_remembered_has_a_bound() -> None:
@@ -348,7 +377,8 @@ def test_priorities_that_are_gone_are_forgotten() -> None:
         q.publish(TOPIC, b"", key="k", priority=priority)
         q.ack(q.receive(TOPIC, limit=1 + priority % 2))
     [group] = q._engine.store.state.names["default", TOPIC].groups.values()
-    assert group.turns is not None and len(group.turns._drawn) == 0
+    assert group.turns is not None
+    assert not group.turns._drawn
 
 
 @profile(100, 3_000)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 
 from mqueue.heart.runs import Run
 from mqueue.model.limits import PRIORITIES_ALIVE_MAX
@@ -17,12 +17,13 @@ from mqueue.policy.shares import Shares
 
 Entry = tuple[int, int, int, int, Run]
 """at, start, partition, something to tell equal ones apart, the run as it was lined up"""
+_SLACK = 64
 
 
 class Queue:
     """The runs of one fairness key in one priority."""
 
-    __slots__ = ("credit", "heap", "level", "listed", "share")
+    __slots__ = ("ahead", "credit", "eldest", "heap", "level", "listed", "share")
 
     def __init__(self, share: int, level: Level) -> None:
         self.share = share
@@ -31,6 +32,10 @@ class Queue:
         self.credit = 0
         """How many more messages it may give before the next key has its turn; 0: its turn has not begun."""
         self.listed = False
+        self.ahead = False
+        """It was served for its age: it lets the others go once when its turn comes."""
+        self.eldest: Entry | None = None
+        """What it stands for among the elders of its level; its first run is no older. None: it is not there."""
 
     def pop(self) -> Run:
         """The first run; it is lined up no more."""
@@ -45,9 +50,9 @@ class Queue:
 class Level:
     """One priority."""
 
-    __slots__ = ("dried", "lined", "priority", "queues", "ring")
+    __slots__ = ("dried", "elders", "lined", "priority", "queues", "ring")
 
-    def __init__(self, priority: int, dried: list[tuple[int, int]]) -> None:
+    def __init__(self, priority: int, dried: list[tuple[int, int]], aged: bool) -> None:
         self.priority = priority
         self.dried = dried
         """That of the lineup."""
@@ -56,29 +61,47 @@ class Level:
         """Those who take turns; who is over a limit is not in it."""
         self.lined: dict[int, int] = defaultdict(int)
         """By partition, how many runs are lined up, with those that may not stand any more."""
+        self.elders: list[tuple[Entry, Queue]] | None = [] if aged else None
+        """Where age counts among keys, a heap of these by their first runs, with what has changed since."""
 
     def relist(self, share: int) -> None:
         """A key is below its limit again."""
         queue = self.queues.get(share)
-        if queue is not None and not queue.listed:
+        if queue is None:
+            return
+        if not queue.listed:
             queue.listed = True
             self.ring.append(queue)
+        if queue.heap:
+            self.enter(queue)
+
+    def enter(self, queue: Queue) -> None:
+        """A key is seen for the age of its first run."""
+        elders, first = self.elders, queue.heap[0]
+        if elders is None or (queue.eldest is not None and queue.eldest <= first):
+            return
+        queue.eldest = first
+        heappush(elders, (first, queue))
+        if len(elders) > 2 * len(self.queues) + _SLACK:
+            elders[:] = [
+                (entry, one) for entry, one in elders if one.eldest is entry and self.queues.get(one.share) is one
+            ]
+            heapify(elders)
 
     def pass_on(self, queue: Queue) -> None:
         """The next key has its turn."""
         if self.ring[0] is queue:
             self.ring.rotate(-1)
-        else:  # it was served for its age: it goes behind the others all the same
-            self.ring.remove(queue)
-            self.ring.append(queue)
+        else:
+            queue.ahead = True
 
 
 class Lineup:
     """Of all partitions, or of those that one member has."""
 
-    __slots__ = ("_serial", "_stands", "dried", "levels", "order", "shares")
+    __slots__ = ("_aged", "_serial", "_stands", "dried", "levels", "order", "shares")
 
-    def __init__(self, stands: Callable[[Entry], bool], shares: Shares) -> None:
+    def __init__(self, stands: Callable[[Entry], bool], shares: Shares, aged: bool) -> None:
         self.shares = shares
         """Which lane has its turn, where lanes take turns."""
         self.levels: dict[int, Level] = {}
@@ -86,6 +109,7 @@ class Lineup:
         """The priorities, most urgent first."""
         self.dried: list[tuple[int, int]] = []
         """Partition and priority of lanes of which the last that was lined up is so no more."""
+        self._aged = aged
         self._stands = stands
         self._serial = 0
 
@@ -102,7 +126,7 @@ class Lineup:
         if level is None:
             if len(self.levels) >= PRIORITIES_ALIVE_MAX:
                 self._sweep()
-            level = self.levels[priority] = Level(priority, self.dried)
+            level = self.levels[priority] = Level(priority, self.dried, self._aged)
             insort(self.order, priority)
         queue = level.queues.get(share)
         if queue is None:
@@ -115,6 +139,8 @@ class Lineup:
             heappush(heap, (run.at, run.start, partition, serial, run))
         self._serial = serial
         level.lined[partition] += len(runs)
+        if self._aged:
+            level.enter(queue)
 
     def front(self) -> Queue | None:
         """The most urgent that there is, where there are no fairness keys."""
@@ -137,8 +163,11 @@ class Lineup:
                 del level.queues[queue.share]
             elif limited is not None and limited(queue.share):
                 ring.popleft()
-                queue.listed = False
+                queue.listed = queue.ahead = False
                 queue.credit = 0
+            elif queue.ahead:
+                queue.ahead = False
+                ring.rotate(-1)
             else:
                 return queue
         if not level.queues:
@@ -147,12 +176,23 @@ class Lineup:
         return None
 
     def oldest(self, level: Level, limited: Callable[[int], bool] | None) -> Queue | None:
-        """The key with the message that has been ready longest. Looks at every key."""
-        first = self.first(level, limited)
-        if first is None or len(level.ring) == 1:
-            return first
-        able = [queue for queue in level.ring if not self._is_dry(queue) and not (limited and limited(queue.share))]
-        return min(able, key=lambda queue: queue.heap[0][:3])
+        """The key with the message that has been ready longest, of those that may give one."""
+        elders = level.elders
+        if elders is None:
+            return self.first(level, limited)
+        while elders:
+            entry, queue = elders[0]
+            if queue.eldest is not entry:  # it stands there once more
+                heappop(elders)
+            elif self._is_dry(queue) or not queue.listed or (limited is not None and limited(queue.share)):
+                heappop(elders)
+                queue.eldest = None
+            elif queue.heap[0] is not entry:
+                queue.eldest = queue.heap[0]
+                heapreplace(elders, (queue.eldest, queue))
+            else:
+                return queue
+        return None
 
     def _sweep(self) -> None:
         """Forget priorities that have nothing ready."""

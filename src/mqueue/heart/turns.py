@@ -234,7 +234,8 @@ class Turns:
     # Whose it is
 
     def _new_lineup(self) -> Lineup:
-        return Lineup(self._is_next, Shares(self.rules.weights))
+        aged = self.flows is not None and self.rules.policy == "ageing"
+        return Lineup(self._is_next, Shares(self.rules.weights), aged)
 
     def _lineup_for(self, only: tuple[int, ...] | None) -> Lineup:
         """Where those shall take from who have these partitions. What was lined up for others is not any more."""
