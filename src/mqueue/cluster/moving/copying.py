@@ -2,7 +2,8 @@
 
 While it is live at the source this is done again and again, each time less; once it has left, what came last is copied
 the same way. What is only ever added to is copied from where the target ends, so anybody can go on where somebody
-stopped. The rest (topics, floors, what is kept below them) is small, and ends as it is at the source.
+stopped, if what is there is of one history with what the source has (`comparing`). The rest (topics, floors, what is
+kept below them) is small, and ends as it is at the source.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class Copier:
 
     def _kept(self, topics: Sequence[int], there: _There) -> list[tuple[int, int, int]]:
         here = moving.kept(self._source, topics)
-        missing = [(*place, size) for place, (size, count) in here.items() if there.kept.get(place, (0, 0))[1] != count]
+        missing = [(*place, one[0]) for place, one in here.items() if there.kept.get(place, (0, 0, 0))[1:] != one[1:]]
         for chunk in chunks(missing):
             self._take(moving.kept_frames(self._source, chunk), kept=True)
         there.kept |= here
@@ -175,7 +176,7 @@ class _There:
         self.topics: list[moving.Topic] | None = None
         self.ends = moving.ends(link, topics)
         self.kept = moving.kept(link, topics)
-        self.row = moving.last_row(link, vshard)
+        self.row = moving.last_row(link, vshard)[0]
         self.points = moving.points(link, vshard)
         self.transactions: set[tuple[str, str, int, int]] = set()
 

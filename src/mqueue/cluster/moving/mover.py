@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from mqueue.cluster.map import Map, judge
+from mqueue.cluster.moving import comparing
 from mqueue.cluster.moving.copying import Copied, Copier
 from mqueue.log.postgres import living, moving, owning
 from mqueue.log.postgres.link import Link
@@ -141,6 +142,7 @@ class Mover:
     def _bulk(self, vshards: Sequence[int]) -> Iterator[Done]:
         """Those that have nothing to be copied, all at once. One that got something meanwhile stays for later."""
         self._expect(vshards)
+        self._expect_anew(sorted(set(vshards) - set(moving.empty(self._target.link, vshards))))
         self._step(vshards, "expected")
         begun = time.monotonic()
         left = moving.leave(self._source.link, vshards, self._target.place, only_empty=True)
@@ -156,7 +158,7 @@ class Mover:
     def _one(self, vshard: int) -> Done:
         copied = Copied()
         copier = self._copier(vshard, copied)
-        self._expect([vshard])
+        self._expect_rest(vshard)
         self._step([vshard], "expected")
         with _refusals(vshard, self._target):
             copier.live()
@@ -172,7 +174,7 @@ class Mover:
         """It has left, and is not active yet."""
         row = next(row for row in moving.rows(self._source.link) if row.vshard == vshard)
         copied = Copied()
-        self._expect([vshard])
+        self._expect_rest(vshard)
         left = Left(vshard, row.map_epoch, row.owner_epoch)
         return self._end(left, self._copier(vshard, copied), copied, time.monotonic())
 
@@ -204,6 +206,20 @@ class Mover:
                 f"virtual shard {row.vshard} cannot come to server {self._target.place}: {_state(row)}",
                 code="not_movable",
             )
+
+    def _expect_rest(self, vshard: int) -> None:
+        """What somebody has copied stays there, if it is what the source had."""
+        self._expect([vshard])
+        if comparing.agree(self._source.link, self._target.link, vshard):
+            comparing.drop_strays(self._target.link, vshard)
+        else:
+            self._expect_anew([vshard])
+
+    def _expect_anew(self, vshards: Sequence[int]) -> None:
+        """What was copied goes."""
+        for vshard in moving.refuse(self._target.link, vshards):
+            clear(self._target.link, vshard)
+        self._expect(vshards)
 
     def _copier(self, vshard: int, copied: Copied) -> Copier:
         return Copier(self._source.link, self._target.link, vshard, copied, self._rate)

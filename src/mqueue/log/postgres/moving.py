@@ -57,6 +57,9 @@ class Topic(Struct, frozen=True):
 Place = tuple[int, int, int, int]
 """(topic, partition, base, size) of a frame."""
 
+Tip = tuple[int, int, int]
+"""(base, count, first id) of the newest frame of a partition."""
+
 Frame = tuple[Any, ...]
 """(topic, partition, base, count, first id, time, size, head, body)"""
 
@@ -192,18 +195,36 @@ def take_topics(link: Link, vshard: int, topics: Sequence[Topic]) -> None:
 # Frames
 
 
-def ends(link: Link, topics: Sequence[int]) -> dict[tuple[int, int], int]:
-    """By topic and partition, where frames end; those that have none are missing."""
+def tips(link: Link, topics: Sequence[int]) -> dict[tuple[int, int], Tip]:
+    """By topic and partition, the newest frame; those that have none are missing."""
     found = link.call(
         "with recursive k as ("
         "select t as topic, n.part from unnest(%b::bigint[]) t cross join lateral "
         "(select f.part from mqueue.frames f where f.topic_id = t order by f.part limit 1) n "
         "union all select k.topic, n.part from k cross join lateral "
         "(select f.part from mqueue.frames f where f.topic_id = k.topic and f.part > k.part order by f.part limit 1) n"
-        ") select k.topic, k.part, e.next from k cross join lateral mqueue.tip(k.topic::int, k.part) e",
+        ") select k.topic, k.part, f.base, f.count, f.base_id from k cross join lateral "
+        "(select base, count, base_id from mqueue.frames f where f.topic_id = k.topic and f.part = k.part "
+        "order by f.base desc limit 1) f",
         (Longs(topics),),
     )
-    return {(topic, part): end for topic, part, end in found}
+    return {(topic, part): (base, count, base_id) for topic, part, base, count, base_id in found}
+
+
+def ends(link: Link, topics: Sequence[int]) -> dict[tuple[int, int], int]:
+    """By topic and partition, where frames end; those that have none are missing."""
+    return {place: base + count for place, (base, count, _) in tips(link, topics).items()}
+
+
+def frames_at(link: Link, places: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int], Tip]:
+    """The frames that begin at these places (topic, partition, base), as `tips` tells them."""
+    found = link.call(
+        "select f.topic_id, f.part, f.base, f.count, f.base_id "
+        "from unnest(%b::bigint[], %b::bigint[], %b::bigint[]) k(topic, part, base) join mqueue.frames f "
+        "on f.topic_id = k.topic and f.part = k.part and f.base = k.base",
+        tuple(Longs(place[column] for place in places) for column in range(3)),
+    )
+    return {(topic, part): (base, count, base_id) for topic, part, base, count, base_id in found}
 
 
 def frames(link: Link, starts: Sequence[tuple[int, int, int]], limit: int, bytes_max: int) -> list[Frame]:
@@ -236,10 +257,10 @@ def take_frames(link: Link, vshard: int, frames: Sequence[Frame], *, kept: bool 
     dated(link, "select mqueue.take_frames(%b, %b, %b, %b)", (vshard, numbers, blobs, kept))
 
 
-def kept(link: Link, topics: Sequence[int]) -> dict[tuple[int, int, int], tuple[int, int]]:
-    """(size, count) of what is kept below floors, by topic, partition and base."""
+def kept(link: Link, topics: Sequence[int]) -> dict[tuple[int, int, int], tuple[int, int, int]]:
+    """(size, count, first id) of what is kept below floors, by topic, partition and base."""
     found = link.call(
-        "select topic_id, part, base, size + length(head), count from mqueue.frames_kept "
+        "select topic_id, part, base, size + length(head), count, base_id from mqueue.frames_kept "
         "where topic_id = any (%b::bigint[])",
         (Longs(topics),),
     )
@@ -288,10 +309,20 @@ def journal(link: Link, vshard: int, after: int, limit: int, bytes_max: int) -> 
     return [(seq, epoch, at, (day - _EPOCH).days, body) for seq, epoch, at, day, body in found]
 
 
-def last_row(link: Link, vshard: int) -> int:
-    """The sequence of the newest row; 0: there is none."""
-    found = link.call("select seq from mqueue.journal where vshard = %b order by seq desc limit 1", (vshard,))
-    return int(found[0][0]) if found else 0
+def last_row(link: Link, vshard: int) -> tuple[int, int, int]:
+    """(sequence, epoch, time) of the newest row; zeros: there is none."""
+    found = link.call(
+        "select seq, epoch, at from mqueue.journal where vshard = %b order by seq desc limit 1", (vshard,)
+    )
+    return (found[0][0], found[0][1], found[0][2]) if found else (0, 0, 0)
+
+
+def has_row(link: Link, vshard: int, row: tuple[int, int, int]) -> bool:
+    """Whether there is just this one."""
+    found = link.call(
+        "select 1 from mqueue.journal where vshard = %b and seq = %b and epoch = %b and at = %b", (vshard, *row)
+    )
+    return bool(found)
 
 
 def take_journal(
@@ -352,6 +383,14 @@ def keys(link: Link, topic: int, since: int, after: bytes, limit: int) -> list[t
 def take_keys(link: Link, vshard: int, keys: Sequence[tuple[Any, ...]]) -> None:
     numbers = Longs(number for key in keys for number in key[:7])
     link.call("select mqueue.take_keys(%b, %b, %b)", (vshard, numbers, Blobs(data for key in keys for data in key[7:])))
+
+
+def drop_keys(link: Link, vshard: int, topic: int, keys: Sequence[bytes]) -> None:
+    link.call(
+        "delete from mqueue.idempotency where topic_id = %b and key = any (%b) "
+        "and exists (select from mqueue.vshards where vshard = %b and state = 'incoming')",
+        (topic, Blobs(keys), vshard),
+    )
 
 
 # Transactions
