@@ -10,7 +10,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from mqueue.cluster.map import judge
-from mqueue.cluster.moving.mover import STEPS, Mover, Server
+from mqueue.cluster.moving.heeding import Server
+from mqueue.cluster.moving.mover import STEPS, Mover
 from mqueue.log.postgres import appends, catalog, journal, migrate, moving, owning, retention, transactions
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.problems import Fenced, Moved

@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
-from mqueue.cluster.moving.mover import Mover, Server
-from mqueue.log.postgres import appends, catalog, migrate, moving
-from mqueue.log.postgres.link import Link
-from mqueue.testing import PostgresServer
+from mqueue.cluster.moving.fleet import Fleet
+from mqueue.cluster.moving.heeding import Server
+from mqueue.cluster.moving.mover import STEPS, Mover
+from mqueue.log.postgres import appends, catalog, migrate, moving, witness
+from mqueue.log.postgres.link import Link, apart
+from mqueue.log.postgres.seen import Sight
+from mqueue.model.errors import Unavailable
+from mqueue.testing import PostgresServer, Replicas
 from tests.cluster.test_moving import CLUSTER, VSHARD, Died, Shard, contents, dies_at
 from tests.postgres.shards import DAY_MS, end_session, new_topic, owner_of, sheet
 
@@ -22,10 +26,10 @@ _NUMBERS = count(1)
 class Place:
     """Two servers of a cluster, of which the first can be set back."""
 
-    def __init__(self, postgres: PostgresServer) -> None:
+    def __init__(self, postgres: PostgresServer, urls: Sequence[str] = ()) -> None:
         self._postgres = postgres
         self._made: list[Link] = []
-        self.urls = [postgres.create(f"back_{next(_NUMBERS)}") for _ in range(2)]
+        self.urls = list(urls) or [postgres.create(f"back_{next(_NUMBERS)}") for _ in range(2)]
         for place in range(2):
             link = self.link(place)
             migrate.migrate(link)
@@ -60,6 +64,13 @@ def place(postgres: PostgresServer) -> Iterator[Place]:
     found.close()
 
 
+def _own_again(shard: Shard, link: Link) -> None:
+    shard.link = link
+    end_session(link, shard.owner)
+    shard.owner, epochs = owner_of(link, VSHARD)
+    shard.epoch = epochs[VSHARD]
+
+
 def _publish(shard: Shard) -> None:
     appends.append(shard.link, [sheet(shard.topics[0], 5)], None)
 
@@ -89,10 +100,7 @@ def test_what_the_source_has_lost_is_not_kept(
     with pytest.raises(Died):
         list(Mover(*place.both(), told=dies_at("copied")).move([VSHARD]))
     place.set_back(backup)
-    shard.link = place.link(0)
-    end_session(shard.link, shard.owner)
-    shard.owner, epochs = owner_of(shard.link, VSHARD)
-    shard.epoch = epochs[VSHARD]
+    _own_again(shard, place.link(0))
     after(shard)
     expected = contents(shard.link)
     assert [done.vshards for done in Mover(*place.both()).go_on()] == [(VSHARD,)]
@@ -147,3 +155,56 @@ def test_what_is_the_same_is_not_copied_again(place: Place, monkeypatch: pytest.
     assert [done.copied.frames for done in Mover(*place.both()).finish()] == [0]
     assert not taken
     assert contents(place.link(1)) == expected
+
+
+@pytest.mark.parametrize("overtaken", [0, 1])
+@pytest.mark.parametrize("step", ["expected", "copied", "left", "rested", "activated"])
+def test_who_was_overtaken_is_not_moved_from_nor_to(place: Place, step: str, overtaken: int) -> None:
+    """Nodes have noted at the other server that there is a later primary."""
+    shard = Shard(place.link(0))
+    expected = contents(shard.link)
+
+    def told(vshards: Sequence[int], name: str) -> None:
+        if name == step:
+            seen = place.link(overtaken).reach().sight
+            later = Sight(seen.system, seen.timeline + 1)
+            witness.note_sightings(place.link(1 - overtaken), [(overtaken, later)])
+
+    with pytest.raises(Unavailable) as lost:
+        list(Mover(*place.both(), told=told).move([VSHARD]))
+    assert lost.value.code == "mover_lost"
+    states = [{row.vshard: row for row in moving.rows(place.link(number))}[VSHARD] for number in range(2)]
+    assert (states[0].state == "active") == (step in STEPS[:2])
+    assert (states[1].state == "active") == (step == "activated")
+    assert states[0].remains != "free", "what is at the source may be all that there is"
+    assert contents(place.link(0)) == expected
+
+
+@pytest.mark.parametrize("overtaken", [0, 1])
+def test_a_mover_asks_the_other_hosts_whether_one_was_promoted(postgres: PostgresServer, overtaken: int) -> None:
+    with Replicas(2, synchronous=False) as several:
+        urls = [postgres.create(f"back_{next(_NUMBERS)}")]
+        urls.insert(overtaken, several.create("back"))
+        place = Place(postgres, urls)
+        shard = Shard(place.link(0))
+        fleet = Fleet([place.link(number) for number in range(2)], [apart(url) for url in urls])
+
+        def told(vshards: Sequence[int], name: str) -> None:
+            if name == "copied":
+                here = several.primary.run("select pg_current_wal_lsn()")
+                caught_up = f"select count(*) from pg_stat_replication where replay_lsn >= '{here}'"
+                several.wait_for(lambda: several.primary.run(caught_up) == "1")
+                several.promote()
+
+        try:
+            with pytest.raises(Unavailable) as lost:
+                list(Mover(*fleet.servers, told=told).move([VSHARD]))
+            assert lost.value.code == "mover_lost"
+            _own_again(shard, place.link(0))
+            shard.work()
+            expected = contents(shard.link)
+            fleet.check()
+            assert [done.vshards for done in fleet.resume()] == [(VSHARD,)]
+            assert contents(place.link(1)) == expected
+        finally:
+            place.close()

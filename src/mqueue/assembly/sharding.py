@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from mqueue.cluster.moving import growing
 from mqueue.cluster.moving.fleet import Fleet
 from mqueue.config import Config
-from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.link import Link, apart
 from mqueue.model.errors import BadSetting
 
 _TIMEOUT_MS = 60_000
@@ -17,7 +17,8 @@ _TIMEOUT_MS = 60_000
 
 @contextmanager
 def fleet(config: Config) -> Iterator[Fleet]:
-    found = Fleet([Link(url, "move", _TIMEOUT_MS) for url in _urls(config)])
+    urls = _urls(config)
+    found = Fleet([Link(url, "move", _TIMEOUT_MS) for url in urls], [apart(url) for url in urls])
     try:
         yield found
     finally:

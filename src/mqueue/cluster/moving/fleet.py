@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from mqueue.cluster.map import Map, judge, told
-from mqueue.cluster.moving.mover import Done, Mover, Server
+from mqueue.cluster.moving.heeding import Server, heed
+from mqueue.cluster.moving.mover import Done, Mover
 from mqueue.log.postgres import catalog, migrate, moving, owning
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.moving import Row
@@ -45,19 +46,24 @@ class View(Struct, frozen=True):
 
 
 class Fleet:
-    """`links`: to all servers, in the order of their places."""
+    """`links`: to all servers, in the order of their places; `hosts`: of those that have several the DSN of each."""
 
-    def __init__(self, links: Sequence[Link]) -> None:
-        self.servers = [Server(place, link) for place, link in enumerate(links)]
+    def __init__(self, links: Sequence[Link], hosts: Sequence[Sequence[str]] = ()) -> None:
+        several = hosts or [()] * len(links)
+        self.servers = [
+            Server(place, link, tuple(those)) for place, (link, those) in enumerate(zip(links, several, strict=True))
+        ]
 
     def close(self) -> None:
         for server in self.servers:
             server.link.close()
 
     def check(self) -> None:
-        """Raise BadSetting unless these are the servers of one cluster, each in its place, ShardDown if one is away."""
+        """Raise BadSetting unless these are the servers of one cluster, each in its place, ShardDown if one is away.
+        From then on they are the primaries, as far as anybody knows."""
         for server in self.servers:
             migrate.check(server.link)
+        heed(*self.servers)
         clusters = {migrate.cluster_of(server.link) for server in self.servers}
         if len(clusters) > 1 or None in clusters:
             raise BadSetting("these servers do not belong to one cluster: start a node first", code="no_cluster")

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from mqueue.cluster.atlas import Atlas
-from mqueue.cluster.moving.mover import Mover, Server
+from mqueue.cluster.moving.heeding import Server
+from mqueue.cluster.moving.mover import Mover
 from mqueue.log.postgres import moving
-from mqueue.log.postgres.link import Link
+from mqueue.log.postgres.link import Link, apart
 from mqueue.log.postgres.seen import Seen
 from mqueue.model.errors import Error
 
@@ -70,16 +71,16 @@ class Healer:
         return healed
 
     def _heal(self, source: int, target: int) -> int:
-        links = [self._link(place) for place in (source, target)]
+        servers = [Server(place, self._link(place), tuple(apart(self._urls[place]))) for place in (source, target)]
         try:
-            done = Mover(Server(source, links[0]), Server(target, links[1])).finish()
+            done = Mover(*servers).finish()
         except Error as problem:
             if problem.code != "mover_busy":
                 self._complain(f"what left server {source} for server {target} could not be brought there: {problem}")
             return 0
         finally:
-            for link in links:
-                link.close()
+            for server in servers:
+                server.link.close()
         vshards = [vshard for one in done for vshard in one.vshards]
         if vshards:
             LOGGER.warning("a mover died: virtual shards %s went on to server %d, finished here", vshards, target)

@@ -13,6 +13,8 @@ from a server: it holds a lock there for as long as its connection lasts, so who
 holds one as well, and whoever comes after it ends the connection that has it: a mover that stood still for long does
 nothing more, at neither of them.
 
+Before each step that cannot be undone it looks whether both are the primaries still. If another was promoted it stops.
+
 Nothing is asked of nodes: a statement that comes too late is refused, and whoever made it looks where to go.
 """
 
@@ -27,6 +29,7 @@ from msgspec import Struct
 from mqueue.cluster.map import Map, judge
 from mqueue.cluster.moving import comparing
 from mqueue.cluster.moving.copying import Copied, Copier
+from mqueue.cluster.moving.heeding import Server, heed
 from mqueue.log.postgres import living, moving, owning
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.moving import Left, Row
@@ -39,11 +42,6 @@ BULK = 256
 """So many that have nothing go at once."""
 _CLEARED_AT_ONCE = 1_000
 STEPS = ("expected", "copied", "left", "rested", "activated", "released")
-
-
-class Server(Struct, frozen=True):
-    place: int
-    link: Link
 
 
 class Done(Struct, frozen=True):
@@ -145,13 +143,13 @@ class Mover:
         self._expect_anew(sorted(set(vshards) - set(moving.empty(self._target.link, vshards))))
         self._step(vshards, "expected")
         begun = time.monotonic()
-        left = moving.leave(self._source.link, vshards, self._target.place, only_empty=True)
+        left = self._leave(vshards, only_empty=True)
         self._step(vshards, "left")
-        moving.activate(self._target.link, left)
+        self._activate(left)
         pause = _ms_since(begun)
         gone = [one.vshard for one in left]
         self._step(gone, "activated")
-        moving.release(self._source.link, left)
+        self._release(left)
         if gone:
             yield Done(tuple(gone), self._source.place, self._target.place, pause, Copied())
 
@@ -164,7 +162,7 @@ class Mover:
             copier.live()
         self._step([vshard], "copied")
         begun = time.monotonic()
-        left = moving.leave(self._source.link, [vshard], self._target.place)
+        left = self._leave([vshard])
         if not left:
             raise Conflict(f"virtual shard {vshard} is not active at server {self._source.place}", code="not_there")
         self._step([vshard], "left")
@@ -182,16 +180,28 @@ class Mover:
         with _refusals(left.vshard, self._target):
             copier.rest()
         self._step([left.vshard], "rested")
-        if not moving.activate(self._target.link, [left]):
+        if not self._activate([left]):
             raise Conflict(
                 f"virtual shard {left.vshard} was not expected at server {self._target.place} any more",
                 code="not_expected",
             )
         pause = _ms_since(begun)
         self._step([left.vshard], "activated")
-        moving.release(self._source.link, [left])
+        self._release([left])
         self._step([left.vshard], "released")
         return Done((left.vshard,), self._source.place, self._target.place, pause, copied)
+
+    def _leave(self, vshards: Sequence[int], *, only_empty: bool = False) -> list[Left]:
+        heed(self._source, self._target)
+        return moving.leave(self._source.link, vshards, self._target.place, only_empty=only_empty)
+
+    def _activate(self, left: Sequence[Left]) -> list[int]:
+        heed(self._source, self._target)
+        return moving.activate(self._target.link, left)
+
+    def _release(self, left: Sequence[Left]) -> None:
+        heed(self._source, self._target)
+        moving.release(self._source.link, left)
 
     def _expect(self, vshards: Sequence[int]) -> None:
         """What an earlier stay has left at the target goes first."""
@@ -240,7 +250,7 @@ class Mover:
         kept = [row for row in moving.rows(self._source.link) if row.state == "moved" and row.remains == "needed"]
         done = [row for row in kept if there.get(row.vshard, -1) >= row.map_epoch]
         if done:
-            moving.release(self._source.link, [Left(row.vshard, row.map_epoch, row.owner_epoch) for row in done])
+            self._release([Left(row.vshard, row.map_epoch, row.owner_epoch) for row in done])
 
     def _step(self, vshards: Sequence[int], step: str) -> None:
         self._told(vshards, step)
