@@ -366,6 +366,12 @@ def test_many_that_have_left_are_brought_to_their_end(servers) -> None:
     assert owning.unowned(servers()[1].link)[:4] == [0, 1, 2, 3]
 
 
+def test_what_has_left_is_finished_before_more_is_moved(servers) -> None:
+    with pytest.raises(Died):
+        list(Mover(*servers(), told=dies_at("left")).move([2]))
+    assert [one.vshards for one in Mover(*servers()).move([0])] == [(2,), (0,)]
+
+
 def test_one_mover_at_a_time(servers) -> None:
     source, target = servers()
     moves = Mover(source, target).move([0])

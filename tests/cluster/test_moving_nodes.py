@@ -4,6 +4,7 @@ that contradict each other, movers that died, and servers that they do not know.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 import mqueue
 from mqueue.cluster import atlas
-from mqueue.cluster.moving import growing, healing
+from mqueue.cluster.moving import growing, healing, mover
 from mqueue.cluster.moving.fleet import Fleet
 from mqueue.cluster.moving.mover import Mover
 from mqueue.config import Cluster, Config, Metrics, Secret
@@ -27,6 +28,7 @@ from tests.cluster.faults.run import HELD_BRIEFLY, run
 from tests.cluster.faults.stage import Stage
 from tests.cluster.moves.going import GOING
 from tests.cluster.patience import wait_until
+from tests.postgres.shards import DEADLINE_SECONDS, in_thread
 
 VSHARD = virtual_shard("default", "jobs")
 HOME = VSHARD % 2
@@ -162,6 +164,33 @@ def test_nodes_finish_what_a_dead_mover_left(node, urls, fleet, monkeypatch) -> 
         assert fleet.map().homes[VSHARD] == target.place
         wait_until(lambda: not any(row.remains != "none" for row in moving.rows(source.link)))
         assert [message.payload for message in client.receive("jobs", limit=10)] == [b"1", b"2", b"3"]
+
+
+def test_nodes_do_not_wait_for_a_mover_that_stands_still(node, urls, fleet, monkeypatch, caplog) -> None:
+    """It was stopped between two steps: its connections live, and its locks with them."""
+    monkeypatch.setattr(healing, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(healing, "LATE_SECONDS", 0.5)
+    monkeypatch.setattr(mover, "STILL_SECONDS", 3600.0)
+    source, target = fleet.servers[HOME], fleet.servers[1 - HOME]
+    goes_on = threading.Event()
+
+    def told(vshards: Sequence[int], step: str) -> None:
+        if step == "left":
+            assert goes_on.wait(DEADLINE_SECONDS)
+
+    with mqueue.Client(node(urls[:2]).url, **_PATIENT) as client:
+        client.publish("jobs", "1")
+        with caplog.at_level(logging.ERROR, "mqueue.cluster"):
+            stopped = in_thread(lambda: list(Mover(source, target, told=told).move([VSHARD])))
+            wait_until(lambda: "somebody is moving virtual shards away" in caplog.text)
+        monkeypatch.setattr(mover, "STILL_SECONDS", 0.2)
+        assert client.publish("jobs", "2").offset == 1
+        goes_on.set()
+        with pytest.raises(Unavailable) as lost:
+            stopped.result(DEADLINE_SECONDS)
+        assert lost.value.code == "mover_lost"
+        assert fleet.map().homes[VSHARD] == target.place
+        assert [message.payload for message in client.receive("jobs", limit=10)] == [b"1", b"2"]
 
 
 def test_the_higher_epoch_is_served_and_the_other_one_named(node, urls, fleet, monkeypatch, caplog) -> None:

@@ -1,8 +1,9 @@
 """The duty of every node to finish what a dead mover has left: virtual shards that have left one server and are not
 active at another, and what lies where nobody needs it any more.
 
-A mover that lives is known by its lock, and not disturbed. Nothing that has not left is touched: it is served, and
-whoever began may want to undo it. Lives in a thread of its own, with connections that it has only while it works.
+A mover that lives is known by its lock, and not disturbed, unless it does nothing for long. What has not left is not
+touched: it is served, and whoever began may want to undo it. Lives in a thread of its own, with connections that it has
+only while it works.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ LOGGER = logging.getLogger("mqueue.cluster")
 LOOK_SECONDS = 1.0
 GRACE_SECONDS = 3.0
 """So long whoever moves something may be at it."""
+LATE_SECONDS = 30.0
+"""After that it is said if somebody is at it still."""
 _CLEARED_AT_ONCE = 1_000
 
 
@@ -42,8 +45,8 @@ class Healer:
         self._urls = urls
         self._seen_servers = seen
         self._monotonic = monotonic
-        self._seen: dict[tuple[int, int], float] = {}
-        """Since when something is unfinished, by source and target."""
+        self._seen: dict[tuple[int, int], tuple[float, float]] = {}
+        """Since when something is unfinished, and when that was looked after last, by source and target."""
         self._complained = ""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._walk, name="mqueue-healer", daemon=True)
@@ -60,22 +63,22 @@ class Healer:
         """How many virtual shards were brought to where they belong."""
         now = self._monotonic()
         ways = self._atlas.unfinished()
-        self._seen = {way: self._seen.get(way, now) for way in ways}
+        self._seen = {way: self._seen.get(way, (now, now)) for way in ways}
         healed = 0
-        for way, since in self._seen.items():
-            if now - since >= GRACE_SECONDS:
-                healed += self._heal(*way)
-                self._seen[way] = now
+        for way, (since, last) in self._seen.items():
+            if now - last >= GRACE_SECONDS:
+                healed += self._heal(*way, late=now - since >= LATE_SECONDS)
+                self._seen[way] = since, now
         for place in self._atlas.littered():
             self._clear(place)
         return healed
 
-    def _heal(self, source: int, target: int) -> int:
+    def _heal(self, source: int, target: int, *, late: bool) -> int:
         servers = [Server(place, self._link(place), tuple(apart(self._urls[place]))) for place in (source, target)]
         try:
             done = Mover(*servers).finish()
         except Error as problem:
-            if problem.code != "mover_busy":
+            if late or problem.code != "mover_busy":
                 self._complain(f"what left server {source} for server {target} could not be brought there: {problem}")
             return 0
         finally:

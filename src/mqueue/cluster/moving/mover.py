@@ -41,6 +41,8 @@ _KNOWS_MOVES = 7
 BULK = 256
 """So many that have nothing go at once."""
 _CLEARED_AT_ONCE = 1_000
+STILL_SECONDS = 10.0
+"""Whoever lets both servers wait for so long, while something has left, is followed by another."""
 STEPS = ("expected", "copied", "left", "rested", "activated", "released")
 
 
@@ -92,8 +94,10 @@ class Mover:
             )
 
     def move(self, vshards: Sequence[int]) -> Iterator[Done]:
-        """In this order, but those first that have nothing. What lies at the source still is removed at the end."""
+        """In this order, but first what has left already, and those that have nothing. What lies at the source still is
+        removed at the end."""
         with self._alone():
+            yield from self._finish_left()
             empty = moving.empty(self._source.link, vshards)
             for start in range(0, len(empty), BULK):
                 yield from self._bulk(empty[start : start + BULK])
@@ -112,13 +116,9 @@ class Mover:
             self._tidy()
 
     def finish(self) -> list[Done]:
-        """The same for what has left: nothing else is touched."""
-        with self._alone():
-            done = [
-                self._finish(move.vshard)
-                for move in self._begun().moves
-                if move.left and (move.source, move.target) == (self._source.place, self._target.place)
-            ]
+        """The same for what has left: nothing else is touched. Who began it and does nothing is not waited for."""
+        with self._alone(patient=False):
+            done = list(self._finish_left())
             self._release_known()
         return done
 
@@ -167,6 +167,11 @@ class Mover:
             raise Conflict(f"virtual shard {vshard} is not active at server {self._source.place}", code="not_there")
         self._step([vshard], "left")
         return self._end(left[0], copier, copied, begun)
+
+    def _finish_left(self) -> Iterator[Done]:
+        for move in self._begun().moves:
+            if move.left and (move.source, move.target) == (self._source.place, self._target.place):
+                yield self._finish(move.vshard)
 
     def _finish(self, vshard: int) -> Done:
         """It has left, and is not active yet."""
@@ -258,10 +263,10 @@ class Mover:
     # Alone
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self, *, patient: bool = True) -> Iterator[None]:
         try:
             with self._source.link.held(), self._target.link.held():
-                self._lock()
+                self._lock(patient)
                 yield
         except Broken as problem:
             raise Unavailable(
@@ -270,8 +275,11 @@ class Mover:
                 code="mover_lost",
             ) from None
 
-    def _lock(self) -> None:
-        if not moving.lock(self._source.link):
+    def _lock(self, patient: bool) -> None:
+        alone = moving.lock(self._source.link)
+        if not alone and not patient and self._are_still():
+            alone = moving.follow(self._source.link)
+        if not alone:
             raise Unavailable(
                 f"somebody is moving virtual shards away from server {self._source.place} now", code="mover_busy"
             )
@@ -282,6 +290,11 @@ class Mover:
             )
         # If somebody has followed us at the source by now, it was his connection that we ended: then this fails.
         moving.lock(self._source.link)
+
+    def _are_still(self) -> bool:
+        """Both servers wait for whoever moves something: he was stopped, or his machine was."""
+        ms = round(STILL_SECONDS * 1000)
+        return moving.are_still(self._source.link, ms) and moving.are_still(self._target.link, ms, self._source.place)
 
 
 def clear(link: Link, vshard: int) -> None:

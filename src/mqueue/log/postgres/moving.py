@@ -20,6 +20,13 @@ from mqueue.log.postgres.link import Link
 _EPOCH = date(1970, 1, 1)
 _END_MS = 5_000
 """So long the end of another's connection is waited for."""
+_AWAY, _HERE = 2**32 - 7, 2**32 - 8
+"""The locks of those who move something, as `pg_locks` shows -7 and -8."""
+_HOLDERS: LiteralString = (
+    "from pg_locks l join pg_stat_activity a on a.pid = l.pid where l.locktype = 'advisory' and l.granted "
+    "and l.database = (select oid from pg_database where datname = current_database()) "
+    "and l.classid = %b::bigint::oid and l.objid = %b::bigint::oid and l.objsubid = 2"
+)
 
 
 class Row(Struct, frozen=True):
@@ -79,6 +86,12 @@ def lock(link: Link) -> bool:
     return bool(link.call("select pg_try_advisory_lock(-7, 0)")[0][0])
 
 
+def follow(link: Link) -> bool:
+    """The same, and end the connection of whoever is it now. Whether that went well."""
+    _end(link, _AWAY, 0)
+    return lock(link)
+
+
 def succeed(link: Link, source: int) -> bool:
     """Be the one who brings something from a source to this server, for as long as this connection lasts. For whoever
     has the lock of the source: the connection of one who had it before is ended first, and with it what he may still
@@ -86,13 +99,23 @@ def succeed(link: Link, source: int) -> bool:
     taken: LiteralString = "select pg_try_advisory_lock(-8, %b::int)"
     if link.call(taken, (source,))[0][0]:
         return True
-    link.call(
-        "select pg_terminate_backend(pid, %b) from pg_locks where locktype = 'advisory' and granted and database = "
-        "(select oid from pg_database where datname = current_database()) "
-        "and classid = 4294967288::oid and objid = %b::bigint::oid and objsubid = 2",  # -8, source
-        (_END_MS, source),
-    )
+    _end(link, _HERE, source)
     return bool(link.call(taken, (source,))[0][0])
+
+
+def are_still(link: Link, ms: int, source: int | None = None) -> bool:
+    """Whether a server has waited for so long for whoever moves something away from it, or brings something to it from
+    a source. Also if there is nobody."""
+    busy: LiteralString = (
+        " and (a.wait_event_type is distinct from 'Client' "
+        "or a.state_change > clock_timestamp() - %b * interval '1 ms')"
+    )
+    which = (_AWAY, 0) if source is None else (_HERE, source)
+    return not link.call("select 1 " + _HOLDERS + busy, (*which, ms))
+
+
+def _end(link: Link, lock: int, number: int) -> None:
+    link.call("select pg_terminate_backend(l.pid, %b) " + _HOLDERS, (_END_MS, lock, number))
 
 
 def is_locked(link: Link) -> bool:
