@@ -8,10 +8,12 @@ import pytest
 from msgspec import json
 
 from mqueue.cluster.founding import found
+from mqueue.log.postgres.appends import append
 from mqueue.log.postgres.link import Link
 from mqueue.log.postgres.owning import unowned
 from mqueue.testing import PostgresServer
 from tests.integration.terminal import Terminal
+from tests.postgres.shards import new_topic, sheet
 
 
 @pytest.fixture
@@ -49,9 +51,42 @@ def test_a_cluster_grows_and_shrinks(
     first.close()
 
 
+def test_what_is_out_of_date_goes(
+    postgres: PostgresServer, database: str, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server was set back to before two virtual shards left it; of one of them it has something."""
+    urls = [database, postgres.create(f"{database.rpartition('/')[2]}_other")]
+    monkeypatch.setenv("DATABASE_URLS", ",".join(urls))
+    links = [Link(url, "test") for url in urls]
+    found(links[0], urls)
+    topic = new_topic(links[0], "old", 6)
+    append(links[0], [sheet(topic, count=3, vshard=6)], None)
+    assert terminal.run("shards", "move", "6", "--to", "1", "--force").code == 0
+    assert terminal.run("shards", "move", "8", "--to", "1", "--force").code == 0
+    assert terminal.run("shards", "move", "--drop-stale").lines[-1].endswith("of 0 virtual shards")
+    links[0].call("update mqueue.vshards set state = 'active', map_epoch = 1, moved_to = null where vshard in (6, 8)")
+    topic = new_topic(links[0], "old", 6)
+    append(links[0], [sheet(topic, count=3, vshard=6)], None)
+    assert terminal.run("shards", "rebalance").code != 0
+    asked = terminal.run("shards", "move", "--drop-stale")
+    assert asked.code != 0
+    assert "server 0 has 3 messages of virtual shards that went on at server 1: 6, 8" in asked.err
+    assert "(stale)" in terminal.run("shards", "list").err
+    dropped = terminal.run("shards", "move", "--drop-stale", "--yes", "-o", "json")
+    assert (dropped.code, json.decode(dropped.out)) == (0, {"dropped": [6, 8]})
+    assert terminal.run("shards", "list").code == 0
+    assert links[0].call("select count(*) from mqueue.frames") == [(0,)]
+    assert links[1].call("select count(*) from mqueue.frames") == [(1,)]
+    assert terminal.run("shards", "rebalance").code == 0
+    assert len(unowned(links[0])) == len(unowned(links[1])) == 512
+    for link in links:
+        link.close()
+
+
 WRONG = {
     "move": "say what to move and --to where",
     "move 7": "say what to move and --to where",
+    "move --undo --drop-stale": "say what to move and --to where",
     "move --resume --undo": "say what to move and --to where",
     "move 9-3 --to 0": "the first of them is larger than the last",
     "move 1024 --to 0": "virtual shard 1024; there are 0 to 1023",

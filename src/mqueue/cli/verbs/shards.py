@@ -13,7 +13,7 @@ from msgspec import to_builtins
 
 from mqueue.cli import exits
 from mqueue.cli.output import Output, Printer
-from mqueue.cli.verb import RUN, below, local_verb
+from mqueue.cli.verb import RUN, Yes, below, confirm, local_verb
 from mqueue.model.errors import Refused
 from mqueue.model.names import check_name
 
@@ -87,14 +87,18 @@ def move(
     topic: Annotated[bool, typer.Option("--topic", help="It is a topic, though it looks like a number.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Bring to an end what somebody has begun.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Give up what somebody has begun and has not left yet.")] = False,
+    drop_stale: Annotated[
+        bool, typer.Option("--drop-stale", help="Delete what a server has that was set back, and went on elsewhere.")
+    ] = False,
+    yes: Yes = False,
     force: Force = False,
     rate: Rate = 0.0,
     config: File = None,
     output: Shown = Output.table,
 ) -> None:
     """Move virtual shards to another server, while they are used."""
-    if (what is None) != (to is None) or sum((what is not None, resume, undo)) != 1:
-        raise Refused("say what to move and --to where, or --resume, or --undo", code="bad_usage")
+    if (what is None) != (to is None) or sum((what is not None, resume, undo, drop_stale)) != 1:
+        raise Refused("say what to move and --to where, or --resume, or --undo, or --drop-stale", code="bad_usage")
     with _fleet(config) as fleet:
         fleet.check()
         if resume:
@@ -102,6 +106,8 @@ def move(
         elif undo:
             given_up = list(fleet.undo())
             _tell(output, {"undone": given_up}, f"undone: {len(given_up)} virtual shards stay where they are")
+        elif drop_stale:
+            _drop_stale(fleet, yes, output)
         else:
             assert what is not None
             assert to is not None
@@ -170,6 +176,19 @@ def _do(
         _tell(output, {"plan": ways}, "\n".join(for_people) or "nothing is to be moved")
     else:
         _show(fleet.move(plan, force=force, rate=rate * 1e6), output)
+
+
+def _drop_stale(fleet: Fleet, yes: bool, output: Output) -> None:
+    """After saying what that is."""
+    stale = fleet.stale()
+    for (place, home), found in stale.items():
+        count = sum(found.values())
+        which = ", ".join(map(str, found))
+        exits.complain(f"server {place} has {count} messages of virtual shards that went on at server {home}: {which}")
+    if stale:
+        confirm("Delete what these servers have of them?", yes)
+    dropped = list(fleet.drop_stale())
+    _tell(output, {"dropped": dropped}, f"dropped: what was out of date of {len(dropped)} virtual shards")
 
 
 def _show(moves: Iterable[Done], output: Output) -> None:

@@ -180,6 +180,22 @@ class Fleet:
         for way in self._begun():
             yield from self._mover(way).undo()
 
+    def stale(self) -> dict[tuple[int, int], dict[int, int]]:
+        """By a server that was set back and the home of what it says it has: those, and how many messages lie there."""
+        found = self.map()
+        stale: dict[tuple[int, int], dict[int, int]] = {}
+        for one in found.troubles:
+            if one.code == "stale" and one.place is not None and one.vshard in found.homes:
+                link = self.servers[one.place].link
+                topics = [topic.id for topic in moving.topics(link, one.vshard)]
+                stale.setdefault((one.place, found.homes[one.vshard]), {})[one.vshard] = moving.messages(link, topics)
+        return stale
+
+    def drop_stale(self) -> Iterator[int]:
+        """Let these servers not have it any more: what lies there is deleted."""
+        for way in self.stale():
+            yield from self._mover(way).give_up()
+
     def _begun(self) -> list[tuple[int, int]]:
         """Moves that are under way, and those that are over but for what they left."""
         said = self.said()

@@ -135,6 +135,17 @@ class Mover:
                 clear(self._target.link, vshard)
         return given_up
 
+    def give_up(self) -> list[int]:
+        """Those that the source says it has, but the target has at a higher epoch: the source was set back. What lies
+        there goes."""
+        with self._alone():
+            found = self._begun()
+            stale = [one.vshard for one in found.troubles if (one.code, one.place) == ("stale", self._source.place)]
+            left = self._leave([vshard for vshard in stale if found.homes.get(vshard) == self._target.place])
+            self._release(left)
+            self._tidy()
+        return [one.vshard for one in left]
+
     # Steps
 
     def _bulk(self, vshards: Sequence[int]) -> Iterator[Done]:

@@ -185,14 +185,17 @@ def leftovers(link: Link) -> list[int]:
 
 def weight(link: Link) -> tuple[int, int]:
     """How many messages lie above the floors at a server, and how many bytes its frames and journals take."""
-    found = [row.id for row in catalog.topics_of(link, None)]
-    below = {(row[0], row[1]): row[2] for row in floors(link, found)}
-    messages = sum(end - below.get(place, 0) for place, end in ends(link, found).items())
     rows = link.call(
         "select coalesce(sum(pg_total_relation_size(i.inhrelid)), 0)::bigint from pg_inherits i "
         "where i.inhparent in ('mqueue.frames'::regclass, 'mqueue.journal'::regclass, 'mqueue.journal_index'::regclass)"
     )
-    return messages, int(rows[0][0])
+    return messages(link, [row.id for row in catalog.topics_of(link, None)]), int(rows[0][0])
+
+
+def messages(link: Link, topics: Sequence[int]) -> int:
+    """How many of these topics lie above the floors."""
+    below = {(row[0], row[1]): row[2] for row in floors(link, topics)}
+    return sum(end - below.get(place, 0) for place, end in ends(link, topics).items())
 
 
 # Topics
