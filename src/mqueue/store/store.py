@@ -341,11 +341,8 @@ class Store:
             return
         promised = self.promised(topic)
         if count > topic.room(promised):
-            depth = topic.depth + promised
-            raise QueueFull(
-                f"topic {topic.name!r} holds {depth} messages; {count} more exceed max_depth {depth_max}",
-                retryable=count <= depth_max,
-            )
+            holds = f"topic {topic.name!r} holds {topic.depth + promised} messages"
+            raise QueueFull(f"{holds}; {count} more exceed max_depth {depth_max}", retryable=count <= depth_max)
 
     def _write(self, topic: Topic, rows: Rows, now: int) -> list[Receipt]:
         if not rows.payload:
