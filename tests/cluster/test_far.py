@@ -12,6 +12,7 @@ from mqueue.heart.partition import Partition
 from mqueue.log.postgres import frames
 from mqueue.model.errors import Conflict
 from mqueue.model.message import Draft, Receipt
+from mqueue.store import dues
 from mqueue.testing import ManualClock
 from tests.cluster.alone import VSHARD, Alone
 from tests.cluster.patience import wait_until
@@ -160,6 +161,45 @@ def test_a_list_reads_as_far_as_it_goes(node: Alone, read: list[int]) -> None:
     assert read == [10]
     assert listed(node) == [day * DAY + number for day in (1, 2, 3) for number in range(10)]
     assert not partition(node).schedule, "a list loads nothing"
+
+
+def test_pages_read_a_frame_once(node: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
+    for first in range(3):
+        publish(node, *(DAY + 10 * number + first for number in range(10)))
+    node.again()
+    decoded: list[int] = []
+    stretches_in = dues.stretches_in
+
+    def counted(log: Any, topic: int, partition: int, start: int, stop: int) -> Any:
+        decoded.append(start)
+        return stretches_in(log, topic, partition, start, stop)
+
+    monkeypatch.setattr(dues, "stretches_in", counted)
+
+    async def leaf(mouth: AsyncBroker, owner: AsyncBroker) -> list[int]:
+        found: list[int] = []
+        page: list[Any] = []
+        while page := await owner.scheduled("t", 4, after=page[-1] if page else None):
+            found += [int(message.payload) for message in page]
+            if len(found) == 8:
+                await owner.cancel(page[-1])
+                await owner.reschedule(page[-2], delay="2d")
+        return found
+
+    due = [DAY + 10 * number + first for number in range(10) for first in range(3)]
+    assert node.ask(leaf) == [*due, due[6]]
+    assert decoded == [0, 10, 20]
+
+
+def test_due_times_are_forgotten_where_they_are_too_many(node: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dues, "LISTED_DUES_MAX", 15)
+    for day in (1, 2, 3):
+        publish(node, *(day * DAY + number for number in range(10)))
+    node.again()
+    for _ in range(2):
+        assert listed(node) == [day * DAY + number for day in (1, 2, 3) for number in range(10)]
+    remembered = node.estate.holdings[VSHARD].engine.dues._known
+    assert len(remembered) == 1
 
 
 def test_cancelled_and_moved_though_not_loaded(node: Alone) -> None:

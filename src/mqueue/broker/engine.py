@@ -24,6 +24,7 @@ from mqueue.model.clock import Clock, Sleeper
 from mqueue.model.errors import BadSetting, Closed, NotFound
 from mqueue.model.names import check_name
 from mqueue.policy.quota import Quotas
+from mqueue.store.dues import Dues
 from mqueue.store.fire import fire
 from mqueue.store.membership import depart, dismiss
 from mqueue.store.retain import retain
@@ -121,6 +122,7 @@ class Engine:
         self.lock: threading.Lock | Gate | Shut = gate or threading.Lock()
         self.upkeep: Upkeep | None = None
         self.archive: Archive | None = None
+        self.dues = Dues()
         self.answers_bounded = False
         """Whether a table that is handed out is to fit one answer: that of a server travels."""
         self.waiters: dict[int, set[Waiter]] = {}

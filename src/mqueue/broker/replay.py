@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from heapq import heappop, heappush, merge
+from heapq import heappop, heappush, heapreplace, merge
+from itertools import islice
 from typing import Any, TypeVar
 
 from mqueue.broker.deliver import TopicDesk
@@ -13,16 +14,16 @@ from mqueue.heart.partition import Partition
 from mqueue.heart.reader import Reader
 from mqueue.heart.runs import Run, segments
 from mqueue.heart.schedule import NEVER
-from mqueue.log.base import Log
 from mqueue.model.errors import BadTime, NotFound, Refused
 from mqueue.model.times import Instant, instant
-from mqueue.store.ahead import stretches_in
 from mqueue.wire.frame import Frame
 
 M = TypeVar("M")
 Position = int | Instant
 Place = tuple[int, int, int]
 """due, partition, offset: where something stands among what is scheduled"""
+_Open = tuple[int, int, int, int, Iterator[tuple[int, int]]]
+"""due, offset, where its frame begins and ends, what comes next of the frame"""
 _DIGITS_MAX = 19
 
 _SEEN = Run(0, 0, 0, 0, 0, 0, 0, 0)
@@ -172,9 +173,9 @@ def scheduled(desk: TopicDesk, limit: int, after: Place | None, kind: Callable[.
 
 def scheduled_places(desk: TopicDesk, after: Place | None = None) -> Iterator[Place]:
     """Where it lies, soonest first; from about a place on. Call it with the lock held."""
-    partitions, log = desk.topic.partitions, desk.engine.store.log
+    partitions = desk.topic.partitions
     near = (_pending(partition, _low(partition.number, after)) for partition in partitions)
-    far = (_far(log, desk.topic.id, partition) for partition in partitions if partition.far)
+    far = (_far(desk, partition, _low(partition.number, after)) for partition in partitions if partition.far)
     return merge(*near, *far)
 
 
@@ -217,16 +218,37 @@ def _pending(partition: Partition, low: tuple[int, int]) -> Iterator[Place]:
                 yield entry[0], partition.number, offset
 
 
-def _far(log: Log, topic: int, partition: Partition) -> Iterator[Place]:
+def _far(desk: TopicDesk, partition: Partition, low: tuple[int, int]) -> Iterator[Place]:
     """The same of what is not loaded: read only as far as somebody wants to know, and not loaded by that, either."""
-    found: list[tuple[int, int, int]] = []
+    still: dict[int, int] = {}
+    for due, offset, start, stop in _soonest(desk, partition, low):
+        if start not in still:
+            still[start] = partition.unmoved(start, stop)
+        if still[start] >> offset - start & 1:
+            yield due, partition.number, offset
+
+
+def _soonest(desk: TopicDesk, partition: Partition, low: tuple[int, int]) -> Iterator[tuple[int, int, int, int]]:
+    """(due, offset) of what frames say that are not loaded, soonest first, and from where to where the frame goes."""
+    engine = desk.engine
+    open_ones: list[_Open] = []
     for soonest, start, stop, _ in partition.far.near(NEVER):
-        while found and found[0][0] < soonest:
-            yield heappop(found)
-        there = partition.unmoved(start, stop)
-        for first, last, _, due, _ in stretches_in(log, topic, partition.number, start, stop) if there else ():
-            for piece in segments(first, partition.unmoved(first, last)):
-                for offset in range(*piece):
-                    heappush(found, (due, partition.number, offset))
-    while found:
-        yield heappop(found)
+        while open_ones and open_ones[0][0] < soonest:
+            yield _advance(open_ones)
+        if partition.unmoved(start, stop):
+            rest = engine.dues.of(engine.store.log, desk.topic.id, partition.number, start, stop).since(low)
+            for due, offset in islice(rest, 1):
+                heappush(open_ones, (due, offset, start, stop, rest))
+    while open_ones:
+        yield _advance(open_ones)
+
+
+def _advance(open_ones: list[_Open]) -> tuple[int, int, int, int]:
+    """The soonest of all; its frame gives the next one."""
+    due, offset, start, stop, rest = open_ones[0]
+    for following in islice(rest, 1):
+        heapreplace(open_ones, (*following, start, stop, rest))
+        break
+    else:
+        heappop(open_ones)
+    return due, offset, start, stop

@@ -49,6 +49,8 @@ LOOK_AHEAD_MAX = 200_000
 """Where fairness keys take turns, so many messages of a partition are looked at before, by each group."""
 LOOK_AHEAD_RUNS_MAX = 100_000
 """The same in runs, wherever messages take turns: neighbours of one key are one, others one each."""
+LISTED_DUES_MAX = 2_000_000
+"""So many due times of what is scheduled far ahead are remembered after a list of it; each takes 12 bytes."""
 FAIR_WEIGHTS_MAX = 1_000
 DIVERTED_KEYS_MAX = 100_000
 """So many keys of a group are diverted at most; what fails beyond that is retried."""
