@@ -7,17 +7,21 @@ breaks. Two things are broken at once only if they are not the same.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from random import Random
 
 from msgspec import Struct
 
 from mqueue.assembly.local import LocalServer
-from mqueue.log.postgres import owning
+from mqueue.cluster.moving.fleet import Fleet
+from mqueue.cluster.moving.mover import STEPS, Mover
+from mqueue.log.postgres import catalog, owning
+from mqueue.log.postgres.link import Link
 from mqueue.model.errors import Error, ShardDown, Unavailable
 from tests.cluster.faults.history import now
 from tests.cluster.faults.stage import Stage
+from tests.cluster.moves.going import Died
 from tests.cluster.network.proxy import Weather
 from tests.cluster.network.wires import CUT, HOLE, NO_ANSWERS, NO_REQUESTS, Wire
 
@@ -27,7 +31,7 @@ Run = Callable[[Stage, int, Random], None]
 
 
 class Mischief(Struct, frozen=True):
-    """`breaks`: what, "node", "server" or "redis", or wires of it."""
+    """`breaks`: what, "node", "server" or "redis", or wires of it; or the "places" of topics, of which one changes."""
 
     name: str
     breaks: str
@@ -37,7 +41,7 @@ class Mischief(Struct, frozen=True):
         """How many there are to choose from."""
         if self.breaks in ("server", "sessions"):
             return len(stage.databases)
-        return 1 if self.breaks.startswith("redis") else len(stage.nodes)
+        return 1 if self.breaks == "places" or self.breaks.startswith("redis") else len(stage.nodes)
 
 
 def wait(seconds: float) -> None:
@@ -120,6 +124,53 @@ def flush_redis(stage: Stage, victim: int, rng: Random) -> None:
     wait(0.5)
 
 
+# Moves
+
+
+def move(stage: Stage, victim: int, rng: Random) -> None:
+    _move(stage, rng, "")
+
+
+def move_and_die(stage: Stage, victim: int, rng: Random) -> None:
+    _move(stage, rng, rng.choice(STEPS))
+
+
+def _move(stage: Stage, rng: Random, last: str) -> None:
+    """What a topic has goes to another server, unless what is broken meanwhile is in its way, or the mover dies."""
+
+    def told(vshards: Sequence[int], step: str) -> None:
+        if step == last:
+            raise Died
+
+    with suppress(Error, Died), _fleet(stage) as fleet:
+        vshard = rng.choice([row.vshard for one in fleet.servers for row in catalog.topics_of(one.link, None)])
+        home = fleet.map().homes[vshard]
+        target = rng.choice([one for one in fleet.servers if one.place != home])
+        list(Mover(fleet.servers[home], target, told=told).move([vshard]))
+    until = now() + START_SECONDS_MAX
+    while not _arrived(stage):
+        assert now() < until, "what was moved arrived nowhere"
+        wait(0.5)
+
+
+def _arrived(stage: Stage) -> bool:
+    with suppress(Error), _fleet(stage) as fleet:
+        fleet.check()
+        list(fleet.resume())
+        found = fleet.map()
+        return not found.moves and not found.troubles
+    return False
+
+
+@contextmanager
+def _fleet(stage: Stage) -> Iterator[Fleet]:
+    fleet = Fleet([Link(url, "chaos") for url in stage.databases])
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
 # Wires
 
 
@@ -168,6 +219,7 @@ MISCHIEFS = (
     *(Mischief("freeze node", "node", freeze_node), Mischief("kill server", "server", kill_server)),
     *(Mischief("restart server", "server", restart_server), Mischief("freeze server", "server", freeze_server)),
     *(Mischief("end sessions", "sessions", end_sessions), Mischief("kill redis", "redis", kill_redis)),
-    Mischief("flush redis", "redis", flush_redis),
+    *(Mischief("flush redis", "redis", flush_redis), Mischief("move", "places", move)),
+    Mischief("move and die", "places", move_and_die),
     *_spoilt(),
 )

@@ -16,6 +16,10 @@ from tests.cluster.faults.history import now
 from tests.cluster.faults.scene import until_true
 from tests.cluster.moves.flow import Flow
 
+PAUSE_MS_MAX = 1_000
+"""What a virtual shard may be without a server: five times what was measured on two cores."""
+GAP_SECONDS_MAX = 10.0
+"""A call waits no longer than this for one that moves."""
 SETTLE_SECONDS_MAX = 120.0
 DRAIN_SECONDS_MAX = 120.0
 
@@ -81,16 +85,22 @@ def _measured(flow: Flow, fleet: Fleet, names: Sequence[str], seconds: float) ->
     until, after = now(), flow.published
     flow.end(DRAIN_SECONDS_MAX)
     gaps = flow.gap(since, until)
+    pause = max(one.pause_ms for one in done)
     return Growth(
         flow.published,
         (after - before) / (until - since),
         (before - first) / (since - begun),
         sum(len(one.vshards) for one in done),
-        max(one.pause_ms for one in done if len(one.vshards) == 1),
+        pause,
         *gaps,
         flow.gap(begun, since),
-        flow.wrong() + _orphans(fleet),
+        flow.wrong() + _orphans(fleet) + _slow(pause, gaps),
     )
+
+
+def _slow(pause_ms: int, gaps: tuple[float, float]) -> list[str]:
+    wrong = [f"a topic was without an answer for {gap:.2f} s" for gap in gaps if gap >= GAP_SECONDS_MAX]
+    return wrong + [f"a virtual shard was served by nobody for {pause_ms} ms"] * (pause_ms >= PAUSE_MS_MAX)
 
 
 def _shared(fleet: Fleet, nodes: int) -> bool:
