@@ -33,6 +33,13 @@ def test_a_schedule_from_add_to_delete(terminal: Terminal) -> None:
     assert terminal.run("schedule", "show", "reports", "n", "-o", "json").json["last_id"] == receipt["id"]
     assert terminal.run("schedule", "pause", "reports", "n", "-o", "json").json["paused"] is True
     assert terminal.run("schedule", "resume", "reports", "n", "-o", "json").json["paused"] is False
+    change = ("schedule", "change", "reports", "n", "-o", "json")
+    changed = terminal.run(*change, "--when", "30 9 * * *", "--misfire", "skip").json
+    told = [changed[field] for field in ("cron", "tz", "misfire", "count")]
+    assert told == ["30 9 * * *", "Europe/Berlin", "skip", 1]
+    assert terminal.run(*change, "--when", "2h").json["every"] == 7200
+    assert "--when" in terminal.run(*change).err
+    assert terminal.run(*change, "--when", "@daily").json["cron"] == "@daily"
     assert terminal.run("schedule", "delete", "reports", "n", "--yes").code == 0
     assert len(terminal.run("schedule", "list", "reports", "-o", "json").json) == 1
 

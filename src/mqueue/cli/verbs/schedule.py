@@ -20,9 +20,12 @@ Zone = Annotated[str, typer.Option("--tz", help="A time zone: UTC, Europe/Berlin
 
 
 def add(app: typer.Typer) -> None:
-    inner = below(app, "schedule", MANAGE, "Messages that repeat by the calendar: list, add, show, pause, delete them.")
+    inner = below(
+        app, "schedule", MANAGE, "Messages that repeat by the calendar: list, add, change, pause, delete them."
+    )
     verb(inner, "list")(list_schedules)
     verb(inner, "add")(add_schedule)
+    verb(inner, "change")(change)
     verb(inner, "show")(show)
     verb(inner, "pause")(pause)
     verb(inner, "resume")(resume)
@@ -58,11 +61,11 @@ def add_schedule(
     ] = "once",
 ) -> None:
     """Publish a message again and again. The same said twice is one schedule."""
-    cron = when if when.startswith("@") or " " in when.strip() else None
+    cron, every = _times(when)
     made = session.queue.schedules(topic).add(
         os.fsencode(payload),
         cron=cron,
-        every=when if cron is None else None,
+        every=every,
         tz=tz,
         name=name,
         key=key,
@@ -72,6 +75,24 @@ def add_schedule(
         misfire=misfire,
     )
     session.printer.one(shapes.schedule(made))
+
+
+def change(
+    session: Session,
+    topic: Topic,
+    name: Name,
+    when: Annotated[str | None, typer.Option("--when", help="A cron expression, or how often.")] = None,
+    tz: Annotated[str | None, typer.Option("--tz", help="A time zone: UTC, Europe/Berlin.")] = None,
+    misfire: Annotated[
+        str | None, typer.Option("--misfire", help="What was missed: once (the last), skip, all (the last 100).")
+    ] = None,
+) -> None:
+    """Give a schedule other times, or another rule for what was missed. Its message and its count stay."""
+    if when is None and tz is None and misfire is None:
+        raise typer.BadParameter("give at least one of them", param_hint="--when, --tz, --misfire")
+    cron, every = (None, None) if when is None else _times(when)
+    changed = session.queue.schedules(topic).change(name, cron=cron, every=every, tz=tz, misfire=misfire)
+    session.printer.one(shapes.schedule(changed))
 
 
 def show(session: Session, topic: Topic, name: Name) -> None:
@@ -100,3 +121,8 @@ def delete(session: Session, topic: Topic, name: Name, yes: Yes = False) -> None
 def run_now(session: Session, topic: Topic, name: Name) -> None:
     """Publish an occurrence now, besides those that come by themselves."""
     session.printer.rows(RECEIPT_COLUMNS, [shapes.receipt(session.queue.schedules(topic).run(name))])
+
+
+def _times(when: str) -> tuple[str | None, str | None]:
+    """A cron expression, or how often."""
+    return (when, None) if when.startswith("@") or " " in when.strip() else (None, when)
