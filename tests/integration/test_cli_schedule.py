@@ -64,3 +64,12 @@ def test_a_window_of_times_ends_where_it_is_told_to(terminal: Terminal) -> None:
     done = terminal.run("consume", "t", "--from-time", "2001-01-01", "--to-time", "2000-01-01")
     assert done.code != 0
     assert "begins before it ends" in done.err
+
+
+def test_a_group_that_reads_to_an_offset_behind_the_end_stands_at_the_end(terminal: Terminal) -> None:
+    for text in ("a", "b", "c"):
+        terminal.run("produce", "t", text)
+    done = terminal.run("consume", "t", "-g", "new", "--from-offset", 0, "--to-offset", 10)
+    assert (done.code, done.lines) == (0, ["a", "b", "c"])
+    terminal.run("produce", "t", "d")
+    assert terminal.run("consume", "t", "-g", "new").lines == ["d"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mqueue.cli import exits
 from mqueue.cli.interrupts import Interrupts, interrupts
@@ -97,6 +98,9 @@ def _run(queue: Queue, wanted: Wanted, ack: bool, put: Put, heard: Interrupts) -
     if wanted.group is not None and wanted.stop is None:
         _move(queue, wanted.topic, wanted.group, wanted.start)
         return _take(queue, wanted, put, heard)
+    if wanted.group is not None and isinstance(wanted.stop, int):  # a group does not stand behind the end
+        end = max(known.next for known in queue.offsets(wanted.topic))
+        wanted = replace(wanted, stop=min(wanted.stop, end))
     return _replay(queue, wanted, put, heard)
 
 
