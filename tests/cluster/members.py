@@ -4,8 +4,9 @@
     python -m tests.cluster.members --seconds 30 --kill          a cluster of 3 nodes whose owner of the topic is killed
 
 Each key's messages are numbered. Whoever handles a number writes down when, and whether it could ack it. From that is
-read: nothing is lost, nothing is acked twice, no number begins before those before it are done, and for how long
-partitions paused: those that moved as the server tells, those that did not as their consumers saw it.
+read: nothing is lost, nothing is acked twice, nothing is in two hands, no number begins before those before it are
+done, and for how long partitions paused: those that moved as the server tells, those that did not as their consumers
+saw it. Pauses are bounded where no node is killed: until another has taken over, all wait.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 import msgspec
 
 import mqueue
+from mqueue.broker.members import RebalanceStats
 from mqueue.policy.routing import virtual_shard
 from mqueue.testing.server import RunningServer
 from tests.cluster.faults.stage import Stage
@@ -43,6 +45,8 @@ class Outcome(msgspec.Struct):
     joins: int = 0
     moved: int = 0
     rebalances: int = 0
+    told: int = 0
+    """Of how many rebalances the server told how they went."""
     paused: float = 0.0
     """The longest pause of a partition that moved, as the server tells it."""
     still: float = 0.0
@@ -76,6 +80,9 @@ class Group:
         self.done: dict[bytes, set[int]] = defaultdict(set)
         self.maybe: dict[bytes, set[int]] = defaultdict(set)
         self.sent_at: dict[tuple[bytes, int], float] = {}
+        self.hands: dict[tuple[bytes, int], int] = defaultdict(int)
+        """How often each was handed out."""
+        self.history: dict[int, RebalanceStats] = {}
         self.begun: dict[int, list[tuple[float, float]]] = defaultdict(list)
         """Of each partition, when messages were published and when they were begun."""
         self.moves: dict[int, list[tuple[float, float]]] = defaultdict(list)
@@ -156,6 +163,8 @@ class Group:
         self.outcome.handled += 1
         now = time.monotonic()
         self.begun[message.partition].append((self.sent_at.get((key, number), now), now))
+        self.hands[key, number] += 1
+        hand = self.hands[key, number]
         missing = set(range(number)) - self.done[key] - self.maybe[key]
         if missing and number not in self.done[key] and number not in self.maybe[key]:
             self.outcome.wrong.append(f"{key!r}: {number} begins before {min(missing)} is done")
@@ -175,6 +184,8 @@ class Group:
                 await asyncio.sleep(0.1)
         if number in self.done[key]:
             self.outcome.wrong.append(f"{key!r}: {number} is acked twice")
+        if hand != self.hands[key, number] and not in_doubt:  # it went to another while this lease was alive
+            self.outcome.wrong.append(f"{key!r}: {number} is in two hands")
         self.done[key].add(number)
 
     async def _drain(self) -> None:
@@ -195,6 +206,7 @@ class Group:
         while not self.over.is_set():
             view = await self._patiently(lambda: q.members(TOPIC, group=GROUP))
             now = time.monotonic()
+            self._note(view)
             for lag in view.partitions if view else ():
                 if lag.moving_to or owners.get(lag.partition) != lag.member:
                     self.moves[lag.partition].append((seen_at, now))
@@ -202,12 +214,18 @@ class Group:
             seen_at = now
             await asyncio.sleep(0.05)
 
+    def _note(self, view: mqueue.GroupMembers | None) -> None:
+        """The server remembers the last rebalances only."""
+        self.history.update({one.number: one for one in view.history} if view else {})
+
     def _measure(self, view: mqueue.GroupMembers) -> None:
+        self._note(view)
         outcome = self.outcome
         outcome.acked = sum(map(len, self.done.values()))
         outcome.rebalances = view.rebalances
-        outcome.moved = sum(one.moved for one in view.history)
-        outcome.paused = max((one.paused_seconds for one in view.history), default=0.0)
+        outcome.told = len(self.history)
+        outcome.moved = sum(one.moved for one in self.history.values())
+        outcome.paused = max((one.paused_seconds for one in self.history.values()), default=0.0)
         anywhere = [span for spans in self.moves.values() for span in spans]
         for partition, times in self.begun.items():
             for (_, before), (sent, after) in itertools.pairwise(times):

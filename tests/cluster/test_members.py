@@ -9,13 +9,16 @@ import pytest
 from tests.cluster.faults.stage import Stage
 from tests.cluster.members import alone, killed
 
+LEASE_SECONDS = 30.0
+
 
 @pytest.mark.timeout(300)
 def test_members_come_and_go() -> None:
     outcome = alone(6.0, seed=0)
     assert not outcome.wrong, str(outcome)
     assert outcome.joins > 8
-    assert outcome.rebalances > 8
+    assert outcome.told == outcome.rebalances > 8
+    assert outcome.paused < LEASE_SECONDS, "what moved waited for no lease to run out"
     assert outcome.acked == outcome.sent
 
 
