@@ -355,7 +355,7 @@ def test_times_that_have_passed_are_never_in_the_future(server: RunningServer, v
         const { ago, relative, setServerTime, took } = await import("/dashboard/format.js");
         const at = (ms) => new Date(Date.now() + ms).toISOString();
         setServerTime(at(-5000));
-        return [ago(at(60_000)), relative(at(3_660_500)), ago(at(-3_540_000)), took(0.0024), took(0), took(75)];
+        return [ago(at(60_000)), relative(at(3_660_500)), ago(at(-3_540_500)), took(0.0024), took(0), took(75)];
     }""")
     assert told == ["0s ago", "in 1h", "1h ago", "2ms", "0s", "1m 15s"]
 
