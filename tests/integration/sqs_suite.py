@@ -4,7 +4,8 @@ Moto is fetched when this is called, at one version, and lives in a directory th
 environment of its own, its tests out of its source distribution. They are told that moto runs elsewhere; there a small
 proxy puts their account before our server, and answers the one question of another service that they have.
 
-A test that fails and is not in `OTHERWISE`, or is there and passes, is an error.
+A test that fails and is not in `OTHERWISE`, or is there and passes, is an error. So is an answer by which our
+server is at fault, whatever the test makes of it.
 """
 
 from __future__ import annotations
@@ -99,13 +100,13 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="sqs-suite-") as folder,
         RunningServer() as server,
-        Proxy(server.url) as url,
+        Proxy(server.url) as proxy,
     ):
         place = Path(folder)
         python = _fetched(place)
         report = place / "report.xml"
-        _run_tests(place, python, url, report)
-        return _judged(report)
+        _run_tests(place, python, proxy.url, report)
+        return _judged(report, proxy.broken)
 
 
 def _fetched(place: Path) -> Path:
@@ -140,8 +141,8 @@ def _run_tests(place: Path, python: Path, url: str, report: Path) -> None:
         raise SystemExit(done.stdout.decode() + done.stderr.decode())
 
 
-def _judged(report: Path) -> int:
-    passed, skipped, otherwise, wrong = 0, 0, 0, list[str]()
+def _judged(report: Path, broken: list[str]) -> int:
+    passed, skipped, otherwise, wrong = 0, 0, 0, broken[:]
     idle = set(OTHERWISE)
     for case in ElementTree.parse(report).iter("testcase"):
         name = case.attrib["name"]
@@ -171,15 +172,17 @@ class Proxy:
 
     def __init__(self, behind: str) -> None:
         self._behind = behind
-        self._url = ""
+        self.broken: list[str] = []
+        """Answers that say that it is the server's fault."""
+        self.url = ""
         self._listens = threading.Event()
         self._stop: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
-    def __enter__(self) -> str:
+    def __enter__(self) -> Proxy:
         self._thread.start()
         assert self._listens.wait(PATIENCE_SECONDS)
-        return self._url
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._stop()
@@ -195,7 +198,10 @@ class Proxy:
                 headers = {**request.headers, "X-Mqueue-Namespace": ACCOUNT}
                 async with session.request(request.method, f"{self._behind}/", data=body, headers=headers) as reply:
                     kept = {name: value for name, value in reply.headers.items() if name.lower() != "content-length"}
-                    return web.Response(status=reply.status, body=await reply.read(), headers=kept)
+                    answer = await reply.read()
+                    if reply.status >= 500:
+                        self.broken.append(f"{reply.status} to {body[:100]!r}: {answer[:300]!r}")
+                    return web.Response(status=reply.status, body=answer, headers=kept)
 
             app = web.Application(client_max_size=1 << 26)
             app.router.add_route("*", "/{path:.*}", handle)
@@ -203,7 +209,7 @@ class Proxy:
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
-            self._url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
             self._stop = lambda: loop.call_soon_threadsafe(over.set)
             self._listens.set()
             await over.wait()
