@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from mqueue.heart.topic import Topic
 from mqueue.model import events as ev
-from mqueue.model.errors import Error
+from mqueue.model.errors import Error, QueueFull
 from mqueue.model.limits import (
     SCHEDULE_AGAIN_MS,
     SCHEDULE_AT_ONCE_MAX,
@@ -53,8 +53,11 @@ def fire(store: Store, now: int) -> None:
 
 def _fire(store: Store, topic: Topic, plan: ev.Planned, now: int) -> int:
     """Publish what one schedule says; how many messages these are."""
-    late = occurrences(plan, now)
-    times = late[: max(1, topic.room(store.promised(topic)))]
+    late, promised = occurrences(plan, now), store.promised(topic)
+    if len(late) > 1 and promised and topic.settings.max_depth is not None:
+        # What is on its way cannot be dropped: it might be leased before the next ones are there, and they would go.
+        raise QueueFull(f"{promised} messages are on their way to topic {topic.name!r}", retryable=True)
+    times = late[: max(1, topic.room(promised))]
     receipts = publish(store, topic, plan, times, now) if times else []
     last = (times[-1], receipts[-1].id) if times else (0, 0)
     left = late[len(times) :]
