@@ -55,7 +55,7 @@ _PATH_SCHEMAS: dict[str, Json] = {
 _QUERY_SCHEMAS: dict[str, Json] = {
     "text": {"type": "string"},
     "integer": {"type": "integer"},
-    "boolean": {"type": "boolean"},
+    "boolean": {"anyOf": [{"type": "boolean"}, {"enum": ["1", "0", ""]}]},
 }
 _NAMESPACE = Parameter("namespace", "text", "the tenant; also as the header X-Mqueue-Namespace; `default` without both")
 _SECURITY_SCHEMES: Json = {
